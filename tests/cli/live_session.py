@@ -261,12 +261,7 @@ class ValueClient(Client):
         device = DeviceView(name=f"{node}:0", number=0, state="held", jobs=("7",))
         drained = order == "drain"
         return NodeView(
-            name=node,
-            device_type="gpu",
-            cores=8,
-            memory_gib=64,
-            devices=(device,),
-            drained=drained,
+            name=node, device_type="gpu", cores=8, memory_gib=64, devices=(device,), drained=drained
         )
 
     def order_device(self, device: str, order: str) -> NodeView:

@@ -31,11 +31,7 @@ class Transcript:
     """Commands as they are typed, and what they print."""
 
     def __init__(self, here: Daemon, width: int = 100) -> None:
-        self._env = {
-            **os.environ,
-            "TREADLE_URL": f"unix:{here.socket}",
-            "COLUMNS": str(width),
-        }
+        self._env = {**os.environ, "TREADLE_URL": f"unix:{here.socket}", "COLUMNS": str(width)}
         self._said: list[str] = []
 
     def run(self, line: str, *words: str, upto: str = "", show: bool = True) -> str:

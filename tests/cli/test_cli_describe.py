@@ -7,13 +7,7 @@ from tests.cli.live_session import ValueClient, running, treadle
 from tests.cli.live_session import detail as described
 
 from treadle.cli.live.describe import _attempt, _changed_lines, _sharing
-from treadle.wire.jobs import (
-    AttemptView,
-    CompanyView,
-    JobDetail,
-    JobView,
-    State,
-)
+from treadle.wire.jobs import AttemptView, CompanyView, JobDetail, JobView, State
 
 DIFF = """diff --git a/train.py b/train.py
 index 0f3..8d1 100644

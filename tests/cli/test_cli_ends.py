@@ -53,9 +53,7 @@ def treadle(environment: dict[str, str], *words: str) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_no_command_shows_the_help_and_is_a_usage_error(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_no_command_shows_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 2
     assert "Commands:" in capsys.readouterr().err
 

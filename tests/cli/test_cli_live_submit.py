@@ -146,15 +146,7 @@ def test_a_folder_that_leads_nowhere_is_refused(tmp_path: Path, capsys, monkeypa
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "--devicse 2",
-        "--devices x",
-        "--attach",
-        "other.sh",
-        "-- python x",
-        "--help",
-        "--secret A=b",
-    ],
+    ["--devicse 2", "--devices x", "--attach", "other.sh", "-- python x", "--help", "--secret A=b"],
 )
 def test_mistakes_in_a_script_are_named_by_line(line, tmp_path: Path, capsys) -> None:
     (tmp_path / "job.sh").write_text(f"#TREADLE {line}\ntrue\n")
@@ -410,11 +402,7 @@ def test_u14_a_job_after_another_says_after_which_and_when(capsys) -> None:
 
 @pytest.mark.parametrize(
     ("given", "text"),
-    [
-        ("1", "1 device"),
-        ("1,2,4", "1, 2 or 4 devices"),
-        ("1..4", "1 to 4 devices"),
-    ],
+    [("1", "1 device"), ("1,2,4", "1, 2 or 4 devices"), ("1..4", "1 to 4 devices")],
 )
 def test_devices_in_words(given: str, text: str) -> None:
     assert several_sizes(given) == text

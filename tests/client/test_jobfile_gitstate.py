@@ -87,8 +87,7 @@ def sprung(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "attributes"),
-    [("clean", ".gitattributes"), ("process", ".git/info/attributes")],
+    ("kind", "attributes"), [("clean", ".gitattributes"), ("process", ".git/info/attributes")]
 )
 def test_a14_no_filter_of_the_repository_is_run(
     repository: Path, sprung: Path, kind: str, attributes: str

@@ -12,14 +12,7 @@ from dataclasses import replace
 
 from treadle.core.actions import Action, Stop
 from treadle.core.errors import TreadleError
-from treadle.core.events import (
-    Event,
-    JobFailed,
-    JobFinished,
-    JobProgressed,
-    JobStarted,
-    JobStopped,
-)
+from treadle.core.events import Event, JobFailed, JobFinished, JobProgressed, JobStarted, JobStopped
 from treadle.core.job import JobId
 from treadle.core.ports import Policy
 from treadle.core.retry import RetryRule

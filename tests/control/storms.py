@@ -194,15 +194,7 @@ def small_disk(path: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-def _run(
-    daemon: Daemon,
-    seen: Seen,
-    word: str,
-    make: Storm,
-    *,
-    seconds: float,
-    jobs: int,
-) -> Seen:
+def _run(daemon: Daemon, seen: Seen, word: str, make: Storm, *, seconds: float, jobs: int) -> Seen:
     client, pid = daemon.client, daemon.pid
     lines = daemon.socket.parent / "lines"
     lines.touch()

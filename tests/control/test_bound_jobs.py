@@ -6,16 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.living import (
-    ME,
-    bash,
-    ended,
-    living,
-    stopped_and_held,
-    text_of,
-    until,
-    view_of,
-)
+from tests.control.living import ME, bash, ended, living, stopped_and_held, text_of, until, view_of
 from tests.control.on_fleet import on_fleet, telling_on_fleet
 from tests.engines.fleet_world import FleetWorld, WorldFleet
 from tests.telling import within

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import (
-    LONG,
-    engine_of,
-    in_memory,
-    runs,
-    telling,
-    telling_in_memory,
-    waits,
-)
+from tests.control.asking import LONG, engine_of, in_memory, runs, telling, telling_in_memory, waits
 from tests.control.daemons import daemon
 from tests.control.living import ME, bash, ended, view_of
 from tests.unit.control.memory import lesson

@@ -32,9 +32,7 @@ def treadle(daemon: Daemon, *words: str) -> "subprocess.CompletedProcess[str]":
     return ran(*words, env=env)
 
 
-def test_a_daemon_that_holds_the_folder_and_listens_elsewhere_is_named(
-    daemon: Daemon,
-) -> None:
+def test_a_daemon_that_holds_the_folder_and_listens_elsewhere_is_named(daemon: Daemon) -> None:
     home = daemon.state.parent / "home"
     home.mkdir(exist_ok=True)
     (home / "treadle").symlink_to(daemon.state)

@@ -167,8 +167,7 @@ async def test_a_node_that_did_not_return_with_the_controller_is_waited_for_unti
 
 
 @pytest.mark.parametrize(
-    ("phase", "moved"),
-    [(Phase.STOPPING, None), (Phase.STARTING, spread("n0"))],
+    ("phase", "moved"), [(Phase.STOPPING, None), (Phase.STARTING, spread("n0"))]
 )
 @telling()
 async def test_what_leaves_a_lost_node_is_not_believed_to_be_gone_before_it_is_fenced(

@@ -16,13 +16,7 @@ from tests.engines.bench import Story, on, tell, telling
 from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError, InvalidInputError
-from treadle.core.events import (
-    DeviceClosed,
-    DeviceOpened,
-    JobFinished,
-    JobStarted,
-    JobStopped,
-)
+from treadle.core.events import DeviceClosed, DeviceOpened, JobFinished, JobStarted, JobStopped
 from treadle.core.machine import DeviceOrder
 from treadle.engines.agent import device_choice
 from treadle.engines.node import device_watch, gpus

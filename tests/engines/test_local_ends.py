@@ -27,10 +27,7 @@ os.wait()
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [("exit 3", 3), ("kill -SEGV $$", 139)],
-)
+@pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("kill -SEGV $$", 139)])
 @telling()
 async def test_the_exit_code_is_written_as_shells_write_it(
     bench: Story, command: str, code: int

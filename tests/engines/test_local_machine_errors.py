@@ -137,10 +137,7 @@ def test_a4_files_that_cannot_be_read_are_not_files_that_are_not_there(tmp_path:
 async def test_a4_an_engine_that_cannot_read_its_attempts_launches_nothing(bench: Story) -> None:
     bench.job("a", "true")
     row = Job(spec("a"), 0, Phase.STARTING, 0.0, 0.0, allocation=on(0), action=0, attempt=0)
-    with (
-        no_descriptors(),
-        pytest.raises(EngineError, match="too many open files"),
-    ):
+    with no_descriptors(), pytest.raises(EngineError, match="too many open files"):
         await bench.engine.adopt([row], [AttemptId("a", 1)])
     assert bench.ends == []
     assert agent_of(bench.engine).session is None

@@ -29,11 +29,7 @@ async def test_a_start_waits_for_its_device_even_without_an_order_to_wait(bench:
     await bench.order(Start(0, "old", on(0)))
     await bench.event()
     await bench.order(Start(1, "new", on(0)), Stop(2, "old"))
-    assert [type(await bench.event()) for _ in range(3)] == [
-        JobStopped,
-        JobStarted,
-        JobFinished,
-    ]
+    assert [type(await bench.event()) for _ in range(3)] == [JobStopped, JobStarted, JobFinished]
 
 
 @telling()

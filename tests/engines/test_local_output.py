@@ -28,10 +28,7 @@ async def test_each_rank_has_a_log_of_its_own_with_both_streams(bench: Story) ->
     bench.job("a", "sh", "-c", "echo out $RANK; echo err $RANK >&2", ranks=2)
     await bench.order(Start(0, "a", on(0, 1)))
     await bench.ended()
-    assert [bench.log("a", rank=rank) for rank in (0, 1)] == [
-        "out 0\nerr 0\n",
-        "out 1\nerr 1\n",
-    ]
+    assert [bench.log("a", rank=rank) for rank in (0, 1)] == ["out 0\nerr 0\n", "out 1\nerr 1\n"]
     assert logs.ranks(bench.folder("a")) == [0, 1]
     assert logs.read(bench.folder("a"), 0, offset=0, limit=4).ranks == 2
 

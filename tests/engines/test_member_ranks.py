@@ -106,9 +106,7 @@ def test_a_rank_that_left_its_loop_and_did_not_end_fails_the_attempt(attempt: At
     assert attempt.members.ended(attempt.ranks[1], 61.0)
 
 
-def test_an_error_of_one_rank_fails_the_attempt_and_lets_the_others_go(
-    attempt: Attempt,
-) -> None:
+def test_an_error_of_one_rank_fails_the_attempt_and_lets_the_others_go(attempt: Attempt) -> None:
     """They wait for it in a step, and would be killed when their grace is over."""
     attempt.ranks[1].code = 1
     assert attempt.members.ended(attempt.ranks[1], 1.0)

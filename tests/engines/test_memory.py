@@ -11,12 +11,7 @@ from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import (
-    AttemptEnded,
-    DeviceClosed,
-    DeviceOpened,
-    JobStarted,
-)
+from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, JobStarted
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import DeviceOrder

@@ -28,10 +28,7 @@ async def test_a2_a_newcomer_that_hangs_is_given_up_and_the_others_go_on(
     job = Flexible(bench, str(wait))
     await job.start(0)
     refused = await job.change(1, 0, 1)
-    assert (refused.attempt, refused.refused) == (
-        1,
-        "rank 1 was not ready to train after 2 s",
-    )
+    assert (refused.attempt, refused.refused) == (1, "rank 1 was not ready to train after 2 s")
     assert bench.ends == []
     await bench.until(lambda: job.held() == {0})
     wait.unlink()

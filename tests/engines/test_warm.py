@@ -405,11 +405,7 @@ async def test_ranks_of_one_job_are_all_warm(bench: WarmStory) -> None:
     bench.write("a.py", "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])")
     ran = await bench.run("python", "a.py", ranks=3)
     assert ran.status["warm"] == 3
-    assert [bench.bench.log("job-2", rank=rank) for rank in range(3)] == [
-        "0 3\n",
-        "1 3\n",
-        "2 3\n",
-    ]
+    assert [bench.bench.log("job-2", rank=rank) for rank in range(3)] == ["0 3\n", "1 3\n", "2 3\n"]
 
 
 def test_a_failed_rank_stops_the_others(tmp_path: Path) -> None:

@@ -35,10 +35,7 @@ SEEN = {
     "llama7b": (*NODE, "88", "4444"),
     "llama30b": ("8888", "88888"),
 }
-ALSO = {
-    "t5": ("efficiency-2", "efficiency-4", "efficiency-8"),
-    "gpt2": ("efficiency-5",),
-}
+ALSO = {"t5": ("efficiency-2", "efficiency-4", "efficiency-8"), "gpt2": ("efficiency-5",)}
 # Placements, those where the pick is within 5 %, and where the best is predicted within 5 %.
 COUNTS = {
     "vit": (30, 19, 15),

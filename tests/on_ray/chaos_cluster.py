@@ -246,13 +246,7 @@ class ChaosCluster:
     def leave(self) -> list[str]:
         """Take Treadle off the cluster; what is wrong then."""
         done = subprocess.run(
-            [
-                *self.through(HEAD),
-                *PYTHON,
-                "treadle.engines.clusters.ray",
-                "leave",
-                self.address,
-            ],
+            [*self.through(HEAD), *PYTHON, "treadle.engines.clusters.ray", "leave", self.address],
             capture_output=True,
             text=True,
             check=False,

@@ -35,14 +35,7 @@ def span(
 
 def rank(spent: Span, *, code: int | None = 0, first: int = 0, last: int = 9) -> RankRecord:
     return RankRecord(
-        name="one",
-        span=spent,
-        tag="",
-        rank=0,
-        world=1,
-        first_step=first,
-        last_step=last,
-        code=code,
+        name="one", span=spent, tag="", rank=0, world=1, first_step=first, last_step=last, code=code
     )
 
 

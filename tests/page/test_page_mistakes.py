@@ -14,8 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.engine]
 
 
 @pytest.mark.parametrize(
-    "where",
-    ["/constructor", "/jobs?show=constructor&sort=__proto__&group=valueOf"],
+    "where", ["/constructor", "/jobs?show=constructor&sort=__proto__&group=valueOf"]
 )
 def test_an_address_with_a_word_of_javascript_is_an_address(
     browser: Browser, here: Daemon, where: str

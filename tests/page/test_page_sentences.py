@@ -45,11 +45,7 @@ def test_a_range_from_now_on_is_a_bound(visitor: Visitor):
 
 
 @pytest.mark.parametrize(
-    ("orders", "text"),
-    [
-        ([1, 3], ", 1 to 3 in the order of starts"),
-        ([7, 7], ""),
-    ],
+    ("orders", "text"), [([1, 3], ", 1 to 3 in the order of starts"), ([7, 7], "")]
 )
 def test_the_place_in_the_queue_is_not_the_place_among_the_starts(
     here: Daemon, visitor: Visitor, orders: list[int] | None, text: str

@@ -6,17 +6,7 @@ Both sides of the protocol are the real ones: `core/membership.py` and `train/or
 from collections import deque
 from dataclasses import dataclass, field
 
-from treadle.core.member_facts import (
-    Dismiss,
-    Ended,
-    Gone,
-    Heard,
-    Launch,
-    Limits,
-    Phase,
-    Send,
-    Tick,
-)
+from treadle.core.member_facts import Dismiss, Ended, Gone, Heard, Launch, Limits, Phase, Send, Tick
 from treadle.core.member_messages import (
     Arrived,
     Broken,

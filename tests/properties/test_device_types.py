@@ -135,11 +135,7 @@ class World:
 
 
 @pytest.mark.parametrize("text", POLICIES)
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     cluster=typed_clusters(),
     jobs=workloads(size_max=5),
@@ -206,11 +202,7 @@ BUSY = ("backfill", "sjf", "srtf", "las", "tiresias", "max-min", "optimus", "afs
 
 
 @pytest.mark.parametrize("text", BUSY)
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     cluster=typed_clusters(),
     words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=25),

@@ -96,12 +96,7 @@ def test_shortest_first_keeps_running_jobs_where_they_are() -> None:
         job("a", size=2, length_s=5.0, at=1.0),
     ]
     lines = play(page.ShortestFirst(placement("consolidate"), ScalingModel()), jobs)
-    assert lines[:4] == [
-        "0 start b n0:0,1",
-        "0 start c n0:2,3",
-        "1 stop c",
-        "1 start a n0:2,3",
-    ]
+    assert lines[:4] == ["0 start b n0:0,1", "0 start c n0:2,3", "1 stop c", "1 start a n0:2,3"]
 
 
 def shares(identity: str, profile: Profile, at: float = 0.0) -> JobSpec:

@@ -64,8 +64,7 @@ class Members(RuleBasedStateMachine):
 
     @precondition(lambda self: self.order < 12)
     @rule(
-        places=st.sets(st.sampled_from(PLACES), min_size=1, max_size=5),
-        plan=st.sampled_from(PLANS),
+        places=st.sets(st.sampled_from(PLACES), min_size=1, max_size=5), plan=st.sampled_from(PLANS)
     )
     def order_members(self, places: set[tuple[str, ...]], plan: str) -> None:
         self.order += 1

@@ -38,11 +38,7 @@ Seen = tuple[str, tuple[str, ...], int, float, str]
 def teach(knowledge: Knowledge, outcomes: list[Seen]) -> Knowledge:
     for owner, command, size, ran_s, how in outcomes:
         outcome = Outcome(
-            size,
-            ran_s,
-            whole=how != "cut off",
-            cut_off=how == "cut off",
-            shared=how == "shared",
+            size, ran_s, whole=how != "cut off", cut_off=how == "cut off", shared=how == "shared"
         )
         knowledge.observe(by_command(owner, "", command), outcome)
     return knowledge
@@ -171,11 +167,7 @@ def test_steps_left_over_the_measured_speed_are_better_than_jobs_like_it() -> No
     found = Knowledge().expect(by_command("me", "", COMMANDS[0]), 1)
     said = LastProgress(400.0, 1000.0, 2.0, measured_s=100.0)
     left = remaining(found, 200.0, said=said)
-    assert (left.mean_s, left.known, left.because) == (
-        300.0,
-        True,
-        "from its steps",
-    )
+    assert (left.mean_s, left.known, left.because) == (300.0, True, "from its steps")
     assert tuple(left.span) == pytest.approx((300.0 / 1.05, 315.0, 0.8))
     assert remaining(found, 200.0).because == "nothing has run here yet"
 

@@ -144,12 +144,7 @@ class World(RuleBasedStateMachine):
         refused=st.sampled_from(["", "", "no"]),
     )
     def answer(
-        self,
-        data: st.DataObject,
-        share: float,
-        pauses: tuple[Pause, ...],
-        how: Pause,
-        refused: str,
+        self, data: st.DataObject, share: float, pauses: tuple[Pause, ...], how: Pause, refused: str
     ) -> None:
         """Report on any order ever given: the newest, a stale one, the same one again."""
         action = data.draw(st.sampled_from(self.orders))

@@ -53,9 +53,7 @@ def test_the_scheduler_is_measured_beside_the_study() -> None:
 
 
 @thorough
-def test_jobs_that_never_relax_wait_longer_on_fewer_nodes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_jobs_that_never_relax_wait_longer_on_fewer_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(philly, "_TRIES", ((0, 0), (1000, 1000)))
     machines = cluster("16x8+20x2")
     workload = load("generate:philly?jobs=800&load=0.8&longest=43200", cluster=machines)

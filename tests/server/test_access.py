@@ -281,8 +281,7 @@ def test_a_header_that_is_sent_twice_is_refused(server: Running, tokens: dict[st
 
 
 @pytest.mark.parametrize(
-    "given",
-    ["Bearer", "Basic YTpi", "Bearer x", "Bearer treadle_a_b", "Bearer " + "x" * 5000, "a"],
+    "given", ["Bearer", "Basic YTpi", "Bearer x", "Bearer treadle_a_b", "Bearer " + "x" * 5000, "a"]
 )
 def test_what_is_not_a_token_is_refused(http: httpx2.Client, given: str):
     answer = http.get(f"{PREFIX}/status", headers={"Authorization": given})

@@ -154,11 +154,7 @@ def test_bodies_of_other_types_are_refused(http: httpx2.Client, kind: str):
     [
         ({}, "field 'command' is missing", ""),
         ({"command": ["a"], "prioritty": 3}, "field 'prioritty' is unknown", "did you mean"),
-        (
-            {"command": ["a"], "priority": "high"},
-            UNPARSED,
-            "",
-        ),
+        ({"command": ["a"], "priority": "high"}, UNPARSED, ""),
         (
             {"command": ["a"], "secrets": {"KEY": ["hunter2"]}},
             "field 'secrets.KEY' should be a valid string, found a value of type list",
@@ -240,11 +236,7 @@ def test_wrong_methods_say_what_is_allowed(http: httpx2.Client):
 
 @pytest.mark.parametrize("key", [b"x" * 129, b"a\tb", "schlüssel".encode()])
 def test_a_key_is_short_and_printable(http: httpx2.Client, key: bytes):
-    answer = http.post(
-        JOBS,
-        json={"command": ["true"]},
-        headers=[(b"Idempotency-Key", key)],
-    )
+    answer = http.post(JOBS, json={"command": ["true"]}, headers=[(b"Idempotency-Key", key)])
     assert refused(answer)[0] == 422
 
 

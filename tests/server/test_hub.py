@@ -97,10 +97,7 @@ def test_a_reader_that_comes_back_misses_nothing_and_hears_nothing_twice(server:
 
 @pytest.mark.parametrize("after", [0, 7, 2**52])
 def test_an_id_that_is_not_kept_begins_anew(server: Running, after: int):
-    with (
-        reader(server) as http,
-        http.stream("GET", STREAM, params={"after": after}) as answer,
-    ):
+    with reader(server) as http, http.stream("GET", STREAM, params={"after": after}) as answer:
         kind, number, _ = next(frames(answer))
         assert kind == "reset"
         assert number != after

@@ -10,10 +10,7 @@ from tests.telling import within
 from treadle.server.access import TABLE, Load
 from treadle.server.app import offered
 from treadle.server.limits import TooFastError
-from treadle.server.read_turns import (
-    ReadTurns,
-    Turns,
-)
+from treadle.server.read_turns import ReadTurns, Turns
 from treadle.server.routes import PREFIX
 from treadle.wire.problems import BusyError
 

@@ -72,12 +72,7 @@ def test_cores_do_not_move_with_a_job_to_another_node(policy):
     nodes = (Node("n0", 4, cores=16), Node("n1", 4, cores=4))
     offload = Plan(data=1, shard="gradients", offload=True)
     jobs = (
-        JobSpec(
-            "a",
-            2607.0,
-            profile=Profile(model="llama7"),
-            plans=(offload, DATA_PARALLEL),
-        ),
+        JobSpec("a", 2607.0, profile=Profile(model="llama7"), plans=(offload, DATA_PARALLEL)),
         JobSpec("b", 796.0, sizes=(2,), profile=Profile(size=2, model="gpt2"), submit_at=10.0),
     )
     settings = Settings(policy=policy, speeds="plans")

@@ -6,13 +6,7 @@ from random import Random
 import pytest
 
 from tests.forked import context
-from tests.store.dying import (
-    JOIN_S,
-    POINTS,
-    die_while_writing,
-    joined,
-    write_until_killed,
-)
+from tests.store.dying import JOIN_S, POINTS, die_while_writing, joined, write_until_killed
 from tests.store.made import ATTEMPT, HISTORY, JOB, KEY, LINE, PROFILE, TOKEN
 from treadle.store.rows import Batch
 from treadle.store.store import Store

@@ -66,12 +66,7 @@ for epoch in range(100000):
 
 def test_resizes_change_nothing_of_what_an_unmodified_script_learns() -> None:
     """1 -> 3 -> 2 members, then all of them move; every sample once in each epoch."""
-    events = [
-        Event(5, ("a", "b", "c")),
-        Event(30, ("b", "c")),
-        Event(50, ("x", "y")),
-        STOP,
-    ]
+    events = [Event(5, ("a", "b", "c")), Event(30, ("b", "c")), Event(50, ("x", "y")), STOP]
     options = _options("classify.py", "--epochs", "100000", held_at=5)
     result = run(Scenario("unmodified", ("a",), events, options))
     assert _sizes(result) == [1, 3, 2, 3, 2], result.errors
@@ -233,12 +228,7 @@ def test_batch_normalisation_is_noted_and_its_statistics_stay_the_same() -> None
 
 def test_all_that_a_script_may_have_moves_along() -> None:
     """Two loaders and optimizers, a scaler, a plateau scheduler and an average; one member dies."""
-    events = [
-        Event(20, ("a", "b", "c")),
-        Event(60, kill=0),
-        Event(90, ("c", "d")),
-        STOP,
-    ]
+    events = [Event(20, ("a", "b", "c")), Event(60, kill=0), Event(90, ("c", "d")), STOP]
     options = _options("mixed.py", "--epochs", "100000", held_at=20, timeout_s=30.0)
     result = run(Scenario("unmodified", ("a", "b"), events, options))
     # The next order may come before or after the loss is noticed, and the loss before the third

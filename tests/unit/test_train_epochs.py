@@ -28,8 +28,7 @@ def _seen(source: str, folder: Path, real: Path | None = None) -> list[list[Loop
 
 
 @pytest.mark.parametrize(
-    "loop",
-    ["range(3)", "range(N)", "range(1, N + 1)", "range(args.epochs)", "range(c['n'])"],
+    "loop", ["range(3)", "range(N)", "range(1, N + 1)", "range(args.epochs)", "range(c['n'])"]
 )
 def test_the_rounds_of_a_loop_are_read(loop: str, tmp_path: Path) -> None:
     source = f"for epoch in {loop}:\n    if True:\n        look()\n"

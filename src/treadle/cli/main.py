@@ -44,10 +44,7 @@ LIVE: dict[str, tuple[str, str]] = {
     "priority": ("treadle.cli.live.orders:priority", "Change the priority of jobs."),
     "prune": ("treadle.cli.live.prune:prune", "Remove logs of ended jobs to make room."),
     "delete": ("treadle.cli.live.delete:delete", "Delete records and logs of ended jobs."),
-    "update": (
-        "treadle.cli.live.orders:update",
-        "Change name, time limit, devices ... of jobs.",
-    ),
+    "update": ("treadle.cli.live.orders:update", "Change name, time limit, devices ... of jobs."),
     "wait": ("treadle.cli.live.wait:wait", "Wait until jobs have ended."),
     "nodes": ("treadle.cli.live.nodes:nodes", "Show devices and the jobs on them."),
     "device": ("treadle.cli.live.nodes:device", "Manage, avoid or unquarantine a device."),

@@ -123,9 +123,7 @@ def _not_offered(job: Job, allocation: Allocation) -> str:
 
 
 def _after(
-    tenants: Tenants,
-    changes: Mapping[JobId, Allocation | None],
-    moves: Mapping[JobId, Allocation],
+    tenants: Tenants, changes: Mapping[JobId, Allocation | None], moves: Mapping[JobId, Allocation]
 ) -> dict[JobId, tuple[JobId, ...]]:
     """For each job that moves, the present holders of its new devices; raises on a collision."""
     claimed: dict[tuple[Device, int], JobId] = {}
@@ -155,9 +153,7 @@ def _keeps(allocation: Allocation | None, device: Device, turn: int) -> bool:
 
 
 def _in_a_circle(
-    moves: Mapping[JobId, Allocation],
-    after: Mapping[JobId, tuple[JobId, ...]],
-    stopped: set[JobId],
+    moves: Mapping[JobId, Allocation], after: Mapping[JobId, tuple[JobId, ...]], stopped: set[JobId]
 ) -> JobId:
     """Follow which job waits for which until one comes up twice."""
     identity = next(iter(moves))

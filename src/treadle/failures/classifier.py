@@ -52,10 +52,7 @@ FINISHED = Verdict(
     Advice(retry=False),
 )
 UNEXPLAINED = Verdict(
-    Kind.UNKNOWN,
-    "unexplained",
-    "Nothing in its output says why it failed.",
-    Advice(retry=True),
+    Kind.UNKNOWN, "unexplained", "Nothing in its output says why it failed.", Advice(retry=True)
 )
 
 

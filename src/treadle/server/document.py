@@ -59,7 +59,4 @@ def _tidy(operation: dict[str, Any], method: str, path: str) -> None:
 
 def _problem(status: int) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
-    return {
-        "description": HTTPStatus(status).phrase,
-        "content": {MEDIA_TYPE: {"schema": schema}},
-    }
+    return {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}

@@ -45,8 +45,7 @@ Text = Annotated[str, Query(max_length=200)]
 Attempt = Annotated[int, Query(ge=0, le=1_000_000, description="Counts from 1; 0 is the newest.")]
 Rank = Annotated[int, Query(ge=0, le=1_000_000)]
 Offset = Annotated[
-    int,
-    Query(ge=-OFFSET_MAX, le=OFFSET_MAX, description="In bytes; negative counts from the end."),
+    int, Query(ge=-OFFSET_MAX, le=OFFSET_MAX, description="In bytes; negative counts from the end.")
 ]
 
 

@@ -70,10 +70,7 @@ def page_routes(found: dict[str, PageFile]) -> list[Route]:
             raise NotFoundError(f"there is no {request.method} {request.url.path[:200]}")
         return _answer(request, found[path])
 
-    return [
-        Route("/", index, methods=["GET"]),
-        Route("/static/{path:path}", file, methods=["GET"]),
-    ]
+    return [Route("/", index, methods=["GET"]), Route("/static/{path:path}", file, methods=["GET"])]
 
 
 def _answer(request: Request, file: PageFile) -> Response:

@@ -19,12 +19,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.wording import closest
 from treadle.server.answers import encoded
 from treadle.store.errors import StoreError
-from treadle.wire.problems import (
-    BusyError,
-    InvalidRequestError,
-    RequestError,
-    UnavailableError,
-)
+from treadle.wire.problems import BusyError, InvalidRequestError, RequestError, UnavailableError
 
 MEDIA_TYPE = "application/problem+json"
 SHOWN_MAX = 60

@@ -164,12 +164,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002
         doors = [
-            Door(
-                each.listener,
-                each.limits,
-                self._speaker,
-                each.certificate,
-            )
+            Door(each.listener, each.limits, self._speaker, each.certificate)
             for each in self._openings
         ]
         for door in doors:

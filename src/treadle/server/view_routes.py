@@ -9,13 +9,7 @@ from starlette.responses import Response
 
 from treadle.server.access import Load
 from treadle.server.answers import answer
-from treadle.server.history_routes import (
-    EVENT_ID_MAX,
-    MOMENT_MAX,
-    Moment,
-    UsageFormat,
-    as_csv,
-)
+from treadle.server.history_routes import EVENT_ID_MAX, MOMENT_MAX, Moment, UsageFormat, as_csv
 from treadle.server.job_routes import Identity
 from treadle.server.routes import Asking, Served, Topic
 from treadle.wire.decisions import DecisionPage, WhyNot

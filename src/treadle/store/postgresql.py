@@ -51,10 +51,7 @@ class PostgresqlBackend:
         mark = uuid4().hex[:8]
         self._ours = f"treadle {os.getpid()} {mark} {socket.gethostname()}"[:NAME_BYTES_MAX]
         self.writing = create_engine(
-            url,
-            connect_args=_session(url, self._ours),
-            poolclass=NullPool,
-            hide_parameters=True,
+            url, connect_args=_session(url, self._ours), poolclass=NullPool, hide_parameters=True
         )
         self.reading = create_engine(
             url,

@@ -22,11 +22,7 @@ NODES_MAX = 100_000
 
 # Jeon et al., ATC'19. The released machine list is `philly`; it contradicts the job log, and
 # `philly-fixed` is the list rebuilt from the log of utilisation; `philly-mini` is 1/16 of that.
-PRESETS = {
-    "philly": "231x8+321x2",
-    "philly-fixed": "264x8+271x4",
-    "philly-mini": "16x8+17x4",
-}
+PRESETS = {"philly": "231x8+321x2", "philly-fixed": "264x8+271x4", "philly-mini": "16x8+17x4"}
 _NODES_PER_RACK = 18  # Philly's servers with one InfiniBand domain: 16 to 20
 _CPU = "cpu"
 _GROUPS = re.compile(r"\d+x\d+(cpu)?(\+\d+x\d+(cpu)?)*")

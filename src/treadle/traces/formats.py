@@ -34,11 +34,7 @@ def _of(name: str, columns: str, reader: str) -> Format:
 # The more specific formats come first: every Muri and Chronus file has Tiresias' columns too.
 FORMATS = (
     _of("treadle", "id submit_s sizes iterations", "treadle_csv:read_treadle_csv"),
-    _of(
-        "muri",
-        "job_id num_gpu submit_time iterations iteration_time",
-        "tiresias:read_muri",
-    ),
+    _of("muri", "job_id num_gpu submit_time iterations iteration_time", "tiresias:read_muri"),
     _of(
         "chronus",
         "job_id user num_gpu submit_time duration expect_time_list best_effort",

@@ -14,12 +14,7 @@ from math import log
 from random import Random
 from typing import NamedTuple
 
-from treadle.traces.calibration import (
-    BURST_DURATION_SPREAD,
-    DURATION_MINUTES,
-    GPU_HOURS,
-    QUANTILES,
-)
+from treadle.traces.calibration import BURST_DURATION_SPREAD, DURATION_MINUTES, GPU_HOURS, QUANTILES
 from treadle.traces.strata import Knots, quantiles, share_below, strata
 
 LONGEST_S = 60 * 86_400  # no job of the log ran for longer

@@ -16,12 +16,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.traces.arrivals import burst_sizes, fill, place_bursts
-from treadle.traces.calibration import (
-    BURST_SAME_SIZE,
-    ENDS,
-    SIZE_SHARES,
-    VIRTUAL_CLUSTERS,
-)
+from treadle.traces.calibration import BURST_SAME_SIZE, ENDS, SIZE_SHARES, VIRTUAL_CLUSTERS
 from treadle.traces.philly_durations import LONGEST_S, Burst, Drawn, deal_durations
 from treadle.traces.strata import quotas
 from treadle.traces.workload import Workload

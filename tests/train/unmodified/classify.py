@@ -27,11 +27,7 @@ labels = (inputs.sum(1) > 0).long()
 dataset = TensorDataset(inputs, labels, torch.arange(60))
 torch.manual_seed(1)
 loader = DataLoader(
-    dataset,
-    batch_size=8,
-    shuffle=True,
-    num_workers=options.workers,
-    drop_last=options.drop_last,
+    dataset, batch_size=8, shuffle=True, num_workers=options.workers, drop_last=options.drop_last
 )
 validation = DataLoader(dataset, batch_size=16)
 model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 2))

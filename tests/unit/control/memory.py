@@ -36,10 +36,7 @@ class Bench:
         self.world = world
         self.engine: MemoryEngine | None = None
         settings = LiveSettings(
-            root=root / "state",
-            engine=self._make,
-            wanted=Wanted(policy=policy),
-            patience=PATIENCE,
+            root=root / "state", engine=self._make, wanted=Wanted(policy=policy), patience=PATIENCE
         )
         self.live = LiveService(Store.open(f"sqlite:///{root / 'treadle.db'}"), settings)
 

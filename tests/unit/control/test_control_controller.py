@@ -9,14 +9,7 @@ from treadle.control.loop.controller import Controller
 from treadle.core.actions import Action, Start
 from treadle.core.attempt import How
 from treadle.core.cluster import Cluster
-from treadle.core.events import (
-    AttemptEnded,
-    Event,
-    JobFinished,
-    JobStarted,
-    JobSubmitted,
-    NodeLost,
-)
+from treadle.core.events import AttemptEnded, Event, JobFinished, JobStarted, JobSubmitted, NodeLost
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import KEEP, Schedule
 from treadle.testing.builders import job

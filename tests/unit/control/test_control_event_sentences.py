@@ -24,11 +24,7 @@ from treadle.wire.machine import EventView
         ),
         ("ControllerBegan", {}, "the daemon began"),
         ("JobEdited", {}, "job 7 was edited"),
-        (
-            "Start",
-            {"allocation": {"devices": [["here", 0]], "turn": 1}},
-            "start job 7 on here:0",
-        ),
+        ("Start", {"allocation": {"devices": [["here", 0]], "turn": 1}}, "start job 7 on here:0"),
         (
             "Start",
             {"allocation": {"devices": [["here", 0]], "turn": 0}, "beside": ["5", "6"]},

@@ -170,8 +170,7 @@ def test_a8_a_start_and_an_end_are_when_they_happened_not_when_they_were_noticed
     assert attempt.started_at == story.record.started_at == 105.0
     assert story.record.began_s == 5.0
     story.facts(
-        90.0,
-        AttemptEnded("a", 0, 1, How.EXITED, 0, started_at=105.0, ended_at=165.0, ran_s=60.0),
+        90.0, AttemptEnded("a", 0, 1, How.EXITED, 0, started_at=105.0, ended_at=165.0, ran_s=60.0)
     )
     assert (story.record.started_at, story.record.ended_at) == (105.0, 165.0)
     assert story.record.ran_s == 60.0

@@ -89,11 +89,7 @@ def test_growing_over_its_own_devices_waits_for_no_job() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"b": on(1, 2)},
-        {"b": on(1, 2), "a": on(1)},
-        {"a": None, "b": on(0, 1), "c": on(1, 2)},
-    ],
+    [{"b": on(1, 2)}, {"b": on(1, 2), "a": on(1)}, {"a": None, "b": on(0, 1), "c": on(1, 2)}],
 )
 def test_a_device_cannot_be_given_to_two(changes: dict[str, Allocation | None]) -> None:
     with pytest.raises(DoubleBookingError, match="n0:1 turn 0"):

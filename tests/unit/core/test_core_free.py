@@ -65,9 +65,7 @@ def test_with_nothing_free_no_node_is_emptiest() -> None:
     assert list(free) == []
 
 
-def test_whole_nodes_have_exactly_that_many_devices_and_all_of_them_free(
-    free: FreeDevices,
-) -> None:
+def test_whole_nodes_have_exactly_that_many_devices_and_all_of_them_free(free: FreeDevices) -> None:
     assert list(free.whole(4)) == [0]
     assert list(free.whole(2)) == [3], "n1 has two free, but it has four devices"
     assert list(free.whole(3)) == []
@@ -141,9 +139,7 @@ def test_what_was_given_on_a_gone_node_may_be_taken_again(free: FreeDevices) -> 
     assert free.count_on("n1") == 0
 
 
-def test_a_node_that_returns_stands_where_it_stood_with_all_its_devices(
-    free: FreeDevices,
-) -> None:
+def test_a_node_that_returns_stands_where_it_stood_with_all_its_devices(free: FreeDevices) -> None:
     free.remove("n0")
     free.add(Node("n0", 6))
     assert free.first(1) == 0

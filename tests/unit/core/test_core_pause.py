@@ -175,11 +175,7 @@ def test_a_state_with_paused_jobs_can_be_restored() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        on(1).as_paused(Pause.FROZEN),
-        on(0).as_paused(Pause.SUSPENDED),
-        replace(FROZEN, turn=1),
-    ],
+    [on(1).as_paused(Pause.FROZEN), on(0).as_paused(Pause.SUSPENDED), replace(FROZEN, turn=1)],
 )
 def test_a_job_is_paused_where_it_is_and_as_it_can_be(wrong: Allocation) -> None:
     story = running(Schedule({"a": wrong}), pauses=(Pause.FROZEN,))

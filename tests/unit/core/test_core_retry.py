@@ -22,13 +22,7 @@ from treadle.traces.workload import Workload
 
 
 def told(
-    rule: RetryRule,
-    number: int,
-    reason: str,
-    *,
-    name: str = "a",
-    owner: str = "",
-    retries: int = 9,
+    rule: RetryRule, number: int, reason: str, *, name: str = "a", owner: str = "", retries: int = 9
 ) -> Answer:
     spec = replace(job(name, retries=retries), owner=owner)
     return rule(Failure(spec, number, reason, ("n0",), 100.0 * number))

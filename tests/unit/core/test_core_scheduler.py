@@ -229,11 +229,7 @@ def test_a_swap_survives_the_report_of_its_own_stop() -> None:
     story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
     story.runs(0.0, "a", "b")
     orders = story.tell(3.0, JobSubmitted(job("c")))
-    assert orders == [
-        Stop(2, "a"),
-        Change(3, "b", on(0), ("a",)),
-        Start(4, "a", on(1), ("a", "b")),
-    ]
+    assert orders == [Stop(2, "a"), Change(3, "b", on(0), ("a",)), Start(4, "a", on(1), ("a", "b"))]
     story.tell(4.0, JobStopped("a", 2, 3.0))
     assert story.phases() == "a:starting b:starting c:waiting"
     story.runs(5.0, "a", "b")

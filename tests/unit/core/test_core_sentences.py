@@ -45,10 +45,7 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
         {"tenant": "", "quota": 2.5, "used": 2, "asked": 1},
     ],
     "not-lent": [{"tenant": "vision", "asked": 1, "free": 2}],
-    "reserved": [
-        {"for_job": "7", "devices": 4, "in_s": 300.0},
-        {"for_job": "4", "devices": 4},
-    ],
+    "reserved": [{"for_job": "7", "devices": 4, "in_s": 300.0}, {"for_job": "4", "devices": 4}],
     "reservation": [
         {"devices": 4, "free": 1, "in_s": 300.0, "holders": ("2", "3")},
         {"devices": 1, "free": 0, "holders": ()},

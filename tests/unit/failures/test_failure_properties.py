@@ -105,10 +105,7 @@ def test_a_pattern_matches_exactly_if_its_pieces_can_be_laid_in_order(
     assert Pattern.of(pattern).matches(line) == bool(reach)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    ["a", "ValueError: x\n", "\x1b[0;", "[rank1]: ", "*a"],
-)
+@pytest.mark.parametrize("piece", ["a", "ValueError: x\n", "\x1b[0;", "[rank1]: ", "*a"])
 def test_time_grows_with_length_and_not_faster(piece: str) -> None:
     bomb = "- {name: bomb, class: transient, says: x, line: ['a*a*a*a*a*a*a*b', '(a+)+$', '*a*a*']}"
     rules = shipped().extended("mine.yaml", bomb)

@@ -27,10 +27,7 @@ def test_a_loss_is_tried_again(tmp_path: Path, lost: Outcome) -> None:
     assert cache.find("ef1", 30.0) is None
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["{", '{"jobs": "x", "resampled_s": [1]}'],
-)
+@pytest.mark.parametrize("content", ["{", '{"jobs": "x", "resampled_s": [1]}'])
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: str) -> None:
     cache = ResultCache(tmp_path)
     cache.keep("0a1", Outcome(FIGURES))

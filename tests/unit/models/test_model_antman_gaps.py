@@ -49,8 +49,7 @@ def test_stages_in_gaps(stages, beside, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stages", "beside"),
-    [((0, 1, 0), (0, 1, 0)), ((1, 0, 0), (1, 0, 0)), ((0, 0, 1), (0, 0, 1))],
+    ("stages", "beside"), [((0, 1, 0), (0, 1, 0)), ((1, 0, 0), (1, 0, 0)), ((0, 0, 1), (0, 0, 1))]
 )
 def test_a_stage_finds_no_gap_beside_a_job_that_does_nothing_else(stages, beside) -> None:
     assert iterations(stages, beside) is None

@@ -98,8 +98,7 @@ def test_an_option_that_was_not_given_has_a_level_of_its_own() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.dictionaries(st.sampled_from("abc"), st.sampled_from(VALUES)),
-            st.floats(1e-3, 1e9),
+            st.dictionaries(st.sampled_from("abc"), st.sampled_from(VALUES)), st.floats(1e-3, 1e9)
         ),
         max_size=80,
     ),

@@ -4,13 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from treadle.models.learning.kinds import (
-    Source,
-    by_command,
-    closeness,
-    owner_of,
-    with_sizes,
-)
+from treadle.models.learning.kinds import Source, by_command, closeness, owner_of, with_sizes
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 

@@ -109,10 +109,7 @@ def test_a_run_that_was_not_as_expected_is_believed() -> None:
 
 @pytest.mark.parametrize(
     ("epochs", "because"),
-    [
-        ("10", "from the steps of a run of this command"),
-        ("20", "from the steps of a similar run"),
-    ],
+    [("10", "from the steps of a run of this command"), ("20", "from the steps of a similar run")],
 )
 def test_a_length_from_the_steps_of_a_job_that_still_runs_claims_no_run(
     epochs: str, because: str
@@ -187,9 +184,7 @@ def test_a_burst_does_not_change_how_sure_a_newcomer_is_told_to_be() -> None:
     assert 0 < compared <= COMPARED_MIN + 1  # The first is made before the user is known.
 
 
-def test_one_owner_does_not_displace_the_kinds_of_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_owner_does_not_displace_the_kinds_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(knowledge_module, "KINDS_MAX", 60)
     knowledge = Knowledge()
     mine = ("python", "train.py")

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
 from treadle.models.plans.catalogue import TYPES
-from treadle.models.plans.iteration_time import (
-    Factors,
-    Links,
-    ModelFacts,
-    ModelType,
-    overlap,
-)
+from treadle.models.plans.iteration_time import Factors, Links, ModelFacts, ModelType, overlap
 from treadle.models.plans.space import legal_plans
 
 FACTS = ModelFacts("toy", 1 << 30, 16, 128, 256, 8, 8, forward_ms=160.0)

@@ -11,11 +11,7 @@ from treadle.core.cluster import Device
 from treadle.core.job import JobSpec
 from treadle.models.catalogue import MURI, muri_profile
 from treadle.models.scaling import Effects, ScalingModel
-from treadle.models.staggered import (
-    ALONE,
-    StaggeredModel,
-    cycle,
-)
+from treadle.models.staggered import ALONE, StaggeredModel, cycle
 
 
 def spec(model: str, size: int, name: str = "a") -> JobSpec:

@@ -6,13 +6,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.job import JobSpec, Profile
 from treadle.models.scaling import ScalingModel
-from treadle.models.workers import (
-    Count,
-    Worker,
-    Workers,
-    WorkersModel,
-    slot_ratio,
-)
+from treadle.models.workers import Count, Worker, Workers, WorkersModel, slot_ratio
 
 CLUSTER = Cluster((Node("g", 8), Node("c", 16, device_type="cpu")))
 PAIR = Workers(Worker(0.01, 0.05), Worker(0.04, 0.05), batch=120, slot_sync_s=0.001)

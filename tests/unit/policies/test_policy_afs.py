@@ -52,11 +52,7 @@ def test_a_rigid_gang_yields_to_a_job_that_gains_more_for_each_device() -> None:
 
 
 jobs_drawn = st.lists(
-    st.tuples(
-        st.integers(1, 1000),
-        st.sampled_from([0.0, 0.02, 0.1, 0.3, 1.0]),
-        st.integers(1, 9),
-    ),
+    st.tuples(st.integers(1, 1000), st.sampled_from([0.0, 0.02, 0.1, 0.3, 1.0]), st.integers(1, 9)),
     min_size=1,
     max_size=9,
 )

@@ -97,10 +97,7 @@ def test_fair_shares_are_max_min_over_sizes_that_help() -> None:
     assert fair_shares([steep, steep, steep], 2) == [1, 1, 1]
 
 
-@given(
-    lengths=st.lists(st.integers(1, 50), min_size=1, max_size=8),
-    devices=st.integers(1, 8),
-)
+@given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=8), devices=st.integers(1, 8))
 def test_jobs_that_come_together_and_scale_linearly_end_by_their_fair_end(
     lengths: list[int], devices: int
 ) -> None:

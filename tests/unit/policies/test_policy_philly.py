@@ -23,11 +23,7 @@ def test_a_job_that_finds_no_place_tries_again_after_three_minutes() -> None:
 
 def test_locality_is_given_up_step_by_step() -> None:
     """Two devices are free, one on each node: too many nodes for the first try, not for later."""
-    jobs = [
-        job("a", size=3, length_s=5000.0),
-        job("b", size=3, length_s=5000.0),
-        job("c", size=2),
-    ]
+    jobs = [job("a", size=3, length_s=5000.0), job("b", size=3, length_s=5000.0), job("c", size=2)]
     assert started("philly?r1=2&r2=9", jobs)[-1] == "360 start c n1:3 n0:3"
     assert started("philly?r1=0&r2=9", jobs)[-1] == "0 start c n1:3 n0:3"
 

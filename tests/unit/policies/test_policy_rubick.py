@@ -7,12 +7,7 @@ import pytest
 from tests.unit.stories import Story, play
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.cluster import Cluster, Node
-from treadle.core.events import (
-    JobFinished,
-    JobStopped,
-    JobSubmitted,
-    JobUpdated,
-)
+from treadle.core.events import JobFinished, JobStopped, JobSubmitted, JobUpdated
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.scheduler import Scheduler

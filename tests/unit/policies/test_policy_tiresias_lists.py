@@ -32,11 +32,7 @@ def test_a_preempted_job_waits_at_the_head() -> None:
     """1. a and b fall, and share the second queue: a runs, b waits behind it.
     2. c arrives above them and takes a's device; a comes back before b.
     """
-    jobs = [
-        job("a", length_s=60),
-        job("b", length_s=60),
-        job("c", length_s=5, at=25),
-    ]
+    jobs = [job("a", length_s=60), job("b", length_s=60), job("c", length_s=5, at=25)]
     assert orders(jobs)[3:] == [
         "20 stop b",
         "20 start a n0:0",

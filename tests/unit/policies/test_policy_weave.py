@@ -25,9 +25,7 @@ from treadle.policies.weave.sharing import SharedSpeeds
 from treadle.policies.weave.worth import Worths
 
 
-@given(
-    st.lists(st.floats(0.1, 100.0), min_size=1, max_size=8),
-)
+@given(st.lists(st.floats(0.1, 100.0), min_size=1, max_size=8))
 def test_steps_of_a_curve_bring_ever_less_and_end_at_its_best(speeds: list[float]) -> None:
     sizes = range(1, len(speeds) + 1)
     found = curve(sizes, speeds)

@@ -24,10 +24,7 @@ def ends(*jobs, cost_s: float, cluster: Cluster, faults: Faults | None = None):
                 progress.append((now, event.job, event.iterations_done))
 
     engine = InterruptingEngine(
-        jobs,
-        ScalingModel(),
-        cost=Constant(cost_s),
-        faults=faults or Faults(FaultSettings()),
+        jobs, ScalingModel(), cost=Constant(cost_s), faults=faults or Faults(FaultSettings())
     )
     scheduler = Scheduler(policy("fifo"), cluster)
     Simulation(scheduler, engine, observers=(observe,)).run()  # type: ignore[arg-type]

@@ -88,9 +88,7 @@ def test_the_window_is_where_jobs_waited_and_carries_on_what_ran_then() -> None:
 def test_an_effect_is_what_the_simulation_gave() -> None:
     jobs = [job("a", size=2, length_s=10), job("b", size=2, length_s=10)]
     (effect,) = measured(
-        [Trial("placing", WITHOUT, BACKFILL)],
-        Workload.of("x", jobs),
-        Cluster.grid(1, 2),
+        [Trial("placing", WITHOUT, BACKFILL)], Workload.of("x", jobs), Cluster.grid(1, 2)
     )
     assert effect.completion_mean_s == pytest.approx(15)
     assert effect.wait_mean_s == pytest.approx(5)

@@ -17,8 +17,7 @@ def test_fewer_devices_a_later_start_company_and_changes_are_reasons() -> None:
     ]
     ends = {"a": 20.0, "b": 30.0, "c": 20.0}
     a, b, c = sorted(
-        later_notes(dict.fromkeys("abc", 10.0), ends, now, then),
-        key=lambda note: note[4],
+        later_notes(dict.fromkeys("abc", 10.0), ends, now, then), key=lambda note: note[4]
     )
     assert "2 devices instead of 4" in a
     assert "job a" in b

@@ -126,14 +126,7 @@ def _savings(record: Record, jobs_max: int, *, show: bool) -> Guidelines:
     planned = trials(record.settings)
     progress = Progress(len(planned) * len(chosen.workload.jobs), "guidelines")
     observers: Sequence[Observer] = (progress,) if show else ()
-    effects = tuple(
-        measured(
-            planned,
-            chosen.workload,
-            record.cluster,
-            observers=observers,
-        )
-    )
+    effects = tuple(measured(planned, chosen.workload, record.cluster, observers=observers))
     progress.done()
     stated = (chosen.sentence, *assumptions(record))
     return Guidelines(chosen.chosen, chosen.of_jobs, effects, stated)

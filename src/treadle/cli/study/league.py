@@ -15,13 +15,7 @@ from treadle.cli.study.typed_command import command_line
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import several
 from treadle.league.competition import VARIANTS, Plan, cells, play
-from treadle.league.league_document import (
-    document,
-    for_page,
-    league_object,
-    list_object,
-    list_text,
-)
+from treadle.league.league_document import document, for_page, league_object, list_object, list_text
 from treadle.league.policy_file import PolicyFile, offered
 from treadle.league.result_cache import ResultCache
 from treadle.league.standings import Played, Row, standings

@@ -32,9 +32,7 @@ _COLUMNS = (
     "--devices", type=click.IntRange(1, _DEVICES_MAX), help="Number of devices.  [default: 8]"
 )
 @click.option(
-    "--nodes",
-    metavar="N+N",
-    help="Devices on each node, such as 4+4.  [default: nodes of 8]",
+    "--nodes", metavar="N+N", help="Devices on each node, such as 4+4.  [default: nodes of 8]"
 )
 @click.option("--cores", type=_ABOVE_0, default=4.0, show_default=True, help="Cores per device.")
 @click.option(

@@ -15,13 +15,7 @@ import click
 from treadle.cli.numbers import Number
 from treadle.cli.show.progress_bar import Progress
 from treadle.cli.show.table import Column, table
-from treadle.cli.study.options import (
-    interactive,
-    names,
-    run_options,
-    settings,
-    trace_options,
-)
+from treadle.cli.study.options import interactive, names, run_options, settings, trace_options
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import duration
 from treadle.reports.export import check_directory, check_writable, write_text

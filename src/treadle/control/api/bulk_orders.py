@@ -156,11 +156,7 @@ class Orders:
         return planned
 
     def _plan(
-        self,
-        who: Who,
-        order: JobsOrder,
-        identity: str,
-        records: Sequence[JobRecord],
+        self, who: Who, order: JobsOrder, identity: str, records: Sequence[JobRecord]
     ) -> _Planned:
         verb, change = order.verb, order.change
         if verb is not Verb.CANCEL:

@@ -234,11 +234,7 @@ def _held_by(scheduler: Scheduler) -> Iterable[tuple[JobId, Allocation]]:
 
 
 def _change(
-    scheduler: Scheduler,
-    action: Action,
-    name: str,
-    old: Allocation | None,
-    new: Allocation | None,
+    scheduler: Scheduler, action: Action, name: str, old: Allocation | None, new: Allocation | None
 ) -> DecisionChange:
     beside = () if new is None else tuple(sorted(scheduler.tenancy.ring(action.job, new)))
     plan = "" if new is None or new.plan is DATA_PARALLEL else new.plan.text

@@ -123,10 +123,7 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
 
 
 def _start(
-    context: Context,
-    ahead: Ahead,
-    job: JobId,
-    moments: Sequence[float | NotYet],
+    context: Context, ahead: Ahead, job: JobId, moments: Sequence[float | NotYet]
 ) -> tuple[StartEstimate, Sequence[float]]:
     """What simulations say of a start, and those of their moments that can be compared with it."""
     sooner = _sooner(context, job, ahead)
@@ -181,11 +178,7 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
 
 
 def _found(
-    context: Context,
-    ahead: Ahead,
-    answers: Sequence[float | NotYet],
-    *,
-    sooner: Sequence[str],
+    context: Context, ahead: Ahead, answers: Sequence[float | NotYet], *, sooner: Sequence[str]
 ) -> Found:
     """What the answers of all simulations come to.
 

@@ -8,13 +8,7 @@ from dataclasses import asdict, replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.nodes_away import whole_cluster
-from treadle.control.jobs import (
-    Fact,
-    JobRecord,
-    checked,
-    most_of_a_type,
-    question_about,
-)
+from treadle.control.jobs import Fact, JobRecord, checked, most_of_a_type, question_about
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobUpdated
 from treadle.core.job import Job, JobSpec

@@ -59,14 +59,7 @@ class JobOutput:
             )
 
     async def _read(
-        self,
-        job: JobId,
-        number: int,
-        row: AttemptRow | None,
-        rank: int,
-        *,
-        offset: int,
-        limit: int,
+        self, job: JobId, number: int, row: AttemptRow | None, rank: int, *, offset: int, limit: int
     ) -> Output:
         """row: of the attempt; None if there is no such attempt."""
         attempt = AttemptId(job, number) if row is None else id_of(row)

@@ -125,11 +125,7 @@ def _in_short(kind: Kind, history: History) -> LearnedScript:
 
 
 def _in_full(
-    brief: LearnedScript,
-    found: Summary,
-    sharing: tuple[LearnedSharing, ...],
-    *,
-    open_to_all: bool,
+    brief: LearnedScript, found: Summary, sharing: tuple[LearnedSharing, ...], *, open_to_all: bool
 ) -> LearnedScript:
     """open_to_all: values of variables are left out."""
     speeds = sorted(found.measured.steps.items())

@@ -30,11 +30,7 @@ from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
 from treadle.control.api.why import why
 from treadle.control.api.why_array import members, why_array
-from treadle.control.jobs import (
-    JobRecord,
-    record_of,
-    stored_state,
-)
+from treadle.control.jobs import JobRecord, record_of, stored_state
 from treadle.core.job import JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView
@@ -45,11 +41,7 @@ from treadle.version import __version__
 from treadle.wire.history import JobHistory
 from treadle.wire.jobs import JobDetail, JobPage, JobView, LogPiece, State, Why
 from treadle.wire.machine import PolicyView, Status
-from treadle.wire.problems import (
-    InvalidRequestError,
-    NotFoundError,
-    RequestError,
-)
+from treadle.wire.problems import InvalidRequestError, NotFoundError, RequestError
 
 PAGE_MAX = 10_000
 SLICE = 200  # jobs that are listed before others get their turn: about 4 ms

@@ -7,12 +7,7 @@ from dataclasses import replace
 from treadle.control.api.briefs import Brief, Briefs
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import starts_of_all
-from treadle.control.api.queue_order import (
-    all_devices,
-    closed_idle,
-    held_back,
-    positions,
-)
+from treadle.control.api.queue_order import all_devices, closed_idle, held_back, positions
 from treadle.core.job import Job, JobId
 from treadle.core.wording import are, devices, listed, sizes
 from treadle.wire.jobs import StartEstimate
@@ -45,11 +40,7 @@ def queue_view(context: Context) -> QueueView:
 
 
 def _queued(
-    context: Context,
-    job: JobId,
-    place: int,
-    start: StartEstimate | None,
-    found: Brief | None,
+    context: Context, job: JobId, place: int, start: StartEstimate | None, found: Brief | None
 ) -> QueuedJob:
     spec = context.scheduler.jobs[job].spec
     record = context.jobs.records.get(job)

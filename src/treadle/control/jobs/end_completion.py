@@ -95,10 +95,7 @@ class EndCompletion:
         return LastWords(verdict, tail)
 
     def complete(
-        self,
-        ended: AttemptEnded,
-        words: LastWords,
-        earlier: Sequence[Event | RecordFact] = (),
+        self, ended: AttemptEnded, words: LastWords, earlier: Sequence[Event | RecordFact] = ()
     ) -> AttemptEnded:
         """The whole fact; as it is if nothing is known of the attempt any more.
 

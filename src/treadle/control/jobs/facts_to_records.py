@@ -66,12 +66,7 @@ from treadle.core.events import (
 from treadle.core.job import JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
-from treadle.journal.facts import (
-    CodeChanged,
-    ControllerBegan,
-    JobAccepted,
-    ScriptForgotten,
-)
+from treadle.journal.facts import CodeChanged, ControllerBegan, JobAccepted, ScriptForgotten
 from treadle.models.learning.spread import spread_of
 from treadle.models.learning.unlike import type_of
 from treadle.store.rows import AttemptRow

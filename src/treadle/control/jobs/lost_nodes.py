@@ -43,11 +43,7 @@ class LostNode:
 
         view = NodeView.of(self.node, shown)
         return replace(
-            view,
-            health="lost",
-            since_at=self.since_at,
-            because=self.why,
-            noticed=self.noticed,
+            view, health="lost", since_at=self.since_at, because=self.why, noticed=self.noticed
         )
 
 

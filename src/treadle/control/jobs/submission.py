@@ -193,12 +193,7 @@ def fits_at_most(spec: JobSpec, cluster: Cluster) -> str:
 
 
 def _record(
-    request: JobRequest,
-    number: int,
-    *,
-    person: Person,
-    sizes: tuple[int, ...],
-    wall_at: float,
+    request: JobRequest, number: int, *, person: Person, sizes: tuple[int, ...], wall_at: float
 ) -> JobRecord:
     """What is kept of a job that is no member of an array."""
     return JobRecord(

@@ -151,13 +151,7 @@ class Profiles:
     def begin(self, job: str, question: Question, *, now: float, age_s: float) -> None:
         """A job runs from now on, and had run for so long before: its ranges are compared."""
         with self._lock:
-            self.knowledge.begin(
-                job,
-                question.likeness,
-                question.asked,
-                now=now,
-                age_s=age_s,
-            )
+            self.knowledge.begin(job, question.likeness, question.asked, now=now, age_s=age_s)
 
     def pause(self, job: str, now: float) -> None:
         """An attempt of the job is over, and the job is not."""
@@ -275,10 +269,6 @@ def _readable(rows: Iterable[ProfileRow]) -> Iterator[tuple[Kind, History]]:
 
 @lru_cache(maxsize=4096)  # Members of an array have one command: 50 microseconds each otherwise.
 def _likeness(
-    owner: str,
-    model: str,
-    command: tuple[str, ...],
-    folder: str,
-    env: tuple[tuple[str, str], ...],
+    owner: str, model: str, command: tuple[str, ...], folder: str, env: tuple[tuple[str, str], ...]
 ) -> Likeness:
     return by_command(owner, model, command, folder=folder, env=dict(env))

@@ -112,12 +112,7 @@ class Meter:
         self._gauges[job] = Gauge(action, size, now, share, now, share, began=(now, share))
 
     def see(
-        self,
-        job: JobId,
-        step: float,
-        total: float,
-        now: float,
-        company: tuple[JobId, ...] = (),
+        self, job: JobId, step: float, total: float, now: float, company: tuple[JobId, ...] = ()
     ) -> Gauge | None:
         """A job reports its progress; None if the report says nothing.
 

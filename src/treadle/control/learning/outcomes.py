@@ -50,11 +50,7 @@ def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
 
 
 def of_pace(
-    said: LastProgress,
-    size: int,
-    *,
-    spread: str = "",
-    device_type: str = "",
+    said: LastProgress, size: int, *, spread: str = "", device_type: str = ""
 ) -> Outcome | None:
     """How fast a running job goes alone at this size; None if it has not said enough."""
     pace = step_s(said)

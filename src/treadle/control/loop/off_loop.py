@@ -48,11 +48,7 @@ class DaemonThreads(Executor):
         self._start_thread()  # The first is there before anything can be used up.
 
     def submit(
-        self,
-        fn: Callable[Given, Answer],
-        /,
-        *args: Given.args,
-        **kwargs: Given.kwargs,
+        self, fn: Callable[Given, Answer], /, *args: Given.args, **kwargs: Given.kwargs
     ) -> "Future[Answer]":
         future: Future[Answer] = Future()
 

@@ -133,9 +133,7 @@ def test_a_job_that_was_chosen_in_vain_is_shown_again_once_there_is_room(name: s
 
 
 @pytest.mark.parametrize("name", ["backfill", "srtf", "las", "weave-l"])
-def test_jobs_that_ask_no_less_than_one_that_was_refused_are_not_chosen_after_it(
-    name: str,
-) -> None:
+def test_jobs_that_ask_no_less_than_one_that_was_refused_are_not_chosen_after_it(name: str) -> None:
     nodes = [Node(f"n{n}", 8, cores=64, memory_gib=72.0) for n in range(2)]
     world = World(name, Cluster(tuple(nodes)))
     specs = [JobSpec(f"j{n}", 1e5, host_memory_gib=20.0 + n % 3) for n in range(60)]
