@@ -201,6 +201,11 @@ class Job(NamedTuple):
         held = self.allocation
         return 0 if held is None or held.paused else len(held.devices)
 
+    @property
+    def attempt_size(self) -> int:
+        """How many devices its attempt runs on; a paused one is to have them again."""
+        return 0 if self.allocation is None else len(self.allocation.devices)
+
     def kept(self, nodes: tuple[str, ...]) -> "Job":
         """With its checkpoints on these nodes alone; none: all nodes see them."""
         because = CHECKPOINTS if nodes else ""

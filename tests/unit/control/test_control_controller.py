@@ -228,6 +228,9 @@ class Reading:
     async def settle(self) -> None:
         pass
 
+    def abandon(self, error: Exception) -> None:
+        raise error
+
 
 def test_the_output_of_ends_that_come_together_is_read_at_once_and_taken_in_their_order() -> None:
     """One after another, the first would be waited for in vain. A node that answers late delays

@@ -62,7 +62,7 @@ async def test_u14_a_job_that_has_grown_is_expected_to_go_faster(here: Bench, co
     assert high_s > 1000.0
     await grown(here, job)
     after = await here.end(job)
-    assert after.because == "from its steps at another size"
+    assert after.because == "from its earlier steps"
     assert 400.0 < span(after)[1] < 900.0, "about 550 s"
 
 

@@ -1,15 +1,18 @@
 """What a job keeps over a restart of the controller: its progress and its turn."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.json import encode
 
-from tests.unit.control.memory import ME, Bench, play_on
+from tests.unit.control.memory import HOME, ME, Bench, play_on
+from tests.unit.control.test_control_on_memory import check_replay
 from tests.unit.control.test_estimates import teach
-from treadle.control.learning import JobLearner, ProgressWatch
+from treadle.control.learning import JobLearner, Profiles, ProgressWatch, Question
 from treadle.control.learning.metering import Gauge
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device, Node
@@ -18,8 +21,12 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.job_report import Report
 from treadle.core.lifecycle import Phase
 from treadle.engines.memory_world import MemoryWorld
+from treadle.models.learning.kind_history import History, Run
+from treadle.models.learning.kinds import by_command
+from treadle.models.learning.outcome import Outcome
 from treadle.policies.live.decide import remembered
 from treadle.policies.live.reasons import patience_of
+from treadle.store.rows import ProfileRow
 from treadle.wire.jobs import State
 
 
@@ -66,6 +73,47 @@ def test_a_paused_job_is_as_far_after_a_restart_as_before(tmp_path: Path) -> Non
         await here.settle()
         assert here.state("1") is State.PAUSED
         assert await step_of(here, "1") == 60.0
+
+    play_on(there, before, tmp_path)
+    play_on(there, after, tmp_path)
+
+
+def test_the_speed_of_a_job_that_is_paused_teaches_of_its_size_and_goes_on_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    """1. A job on two devices says its speed as it is paused; what it said is heard after that.
+    2. Another daemon. 3. It is resumed, and says more."""
+    there = MemoryWorld.of(Node("here", 2, "none"))
+
+    async def says(here: Bench, *steps: float) -> None:
+        for step in steps:
+            await here.live.report(ME, "1", Report(step=step, total=100.0))
+            gauge = here.live.context.learner.gauge("1")
+            assert gauge is not None
+            gauge.from_at -= 6.0  # as if that had been a while ago: long enough for a speed
+
+    async def before(here: Bench) -> None:
+        await here.runs(devices="2")
+        await says(here, 10.0, 30.0, 60.0)
+        await here.live.pause(ME, "1")
+        await here.settle()
+
+    async def after(here: Bench) -> None:
+        await here.settle()
+        assert here.state("1") is State.PAUSED
+        await here.live.resume(ME, "1")
+        await here.reached("1", State.RUNNING)
+        await says(here, 70.0, 90.0)
+        await here.settle()
+        progress = (await here.live.job("1")).job.progress
+        assert progress is not None
+        assert progress.per_s is not None
+        kind = by_command(ME.user, "", ("forever",), folder=HOME).kinds[0]
+        history = here.live.context.learner.profiles.knowledge.history(kind)
+        assert history is not None
+        assert {run.size for run in history.rows} == {2}
+        other = await here.submit("forever", devices="1")
+        assert here.live.context.scheduler.jobs[other].spec.profile.measured == (2,)
 
     play_on(there, before, tmp_path)
     play_on(there, after, tmp_path)
@@ -289,3 +337,41 @@ def test_a_gang_keeps_its_count_when_a_node_goes_and_returns(tmp_path: Path) -> 
 
     play_on(there, before, tmp_path, policy="afs")
     play_on(there, after, tmp_path, policy="afs")
+
+
+def test_a_lesson_that_cannot_be_worked_with_ends_no_controller() -> None:
+    """Two speeds were stored, one of them of no device at all."""
+    alike = by_command(ME.user, "", ("forever",), folder=HOME)
+    runs = [Run(alike.arguments, size, step_s=0.5) for size in (0, 1)]
+    profiles = Profiles([ProfileRow(alike.kinds[0], encode(History(looks=runs, ended=3)), 0.0)])
+    assert not profiles.ask(Question(alike, 1)).known
+    profiles.begin("1", Question(alike, 1), now=0.0, age_s=0.0)
+    profiles.observe(alike, Outcome(1, 10.0, whole=True), job="1")
+    assert profiles.step_alone_s(alike, 1) is None
+    assert profiles.step_expected_s(alike, 1) is None
+
+
+def test_a_controller_that_fails_within_a_step_writes_nothing_of_it(tmp_path: Path) -> None:
+    """1. A job runs; as another starts, the learner fails. 2. The next controller has both."""
+    there = MemoryWorld.of(Node("here", 2, "none"))
+
+    async def before(here: Bench) -> None:
+        def fails(*_: object, **__: object) -> None:
+            raise RuntimeError("the learner fails")
+
+        await here.runs()
+        here.live.context.learner.profiles.begin = fails  # type: ignore[method-assign]
+        await here.submit("forever")
+        await asyncio.wait_for(here.live.stopped.wait(), 60.0)
+
+    async def after(here: Bench) -> None:
+        for job in ("1", "2"):
+            await here.reached(job, State.RUNNING)
+            assert len((await here.live.job(job)).attempts) == 1
+            here.memory.finish(job)
+            await here.reached(job, State.SUCCEEDED)
+        await here.settle()
+        check_replay(here)
+
+    play_on(there, before, tmp_path)
+    play_on(there, after, tmp_path)

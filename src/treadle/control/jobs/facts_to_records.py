@@ -384,13 +384,13 @@ class Reducer:
             nodes, cluster = row.allocation.nodes(), self._scheduler.cluster
             pace = of_pace(
                 fact.progress,
-                row.size,
-                spread=spread_of(nodes, row.size, cluster),
+                row.attempt_size,
+                spread=spread_of(nodes, row.attempt_size, cluster),
                 device_type=type_of(nodes, self._all_nodes()),
             )
             self._learner.pace(record.id, fact.action, likeness_of(record), pace)
         if fact.seen is not None:
-            self._learner.learn(likeness_of(record), of_sight(fact.seen, row.size))
+            self._learner.learn(likeness_of(record), of_sight(fact.seen, row.attempt_size))
 
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
         """The job has ended, and so has every attempt at it."""

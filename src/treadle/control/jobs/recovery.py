@@ -64,11 +64,12 @@ def restore(
         scheduler.remember(Decision(patience=Patience(overtaken)))
     for attempt in store.open_attempts():
         jobs.put_open(attempt)
-    runs = [job for job in scheduler.jobs.values() if job.phase is Phase.RUNNING]
+    begun = (Phase.RUNNING, Phase.PAUSED)
+    runs = [job for job in scheduler.jobs.values() if job.phase in begun]
     for job in runs:
         share = job.iterations_done / job.spec.iterations
         # When its attempt began to make steps, this controller did not see.
-        learner.meter.begin(job.id, job.action, job.size, share, now)
+        learner.meter.begin(job.id, job.action, job.attempt_size, share, now)
     learner.go_on(words_of(kept.get(PROGRESS)), {job.id: job.action for job in runs})
     learner.starts.restore(kept.get(STARTS))
     learner.listens_from = now

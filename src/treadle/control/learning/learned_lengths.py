@@ -6,10 +6,11 @@ its adapter: kinds from command lines, stored rows in and out, a job's expected 
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
-from threading import Lock
+from threading import RLock
 from typing import NamedTuple
 
 import msgspec
@@ -112,7 +113,7 @@ class Profiles:
     def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
         """`rows`: what was stored, the one that changed last at the end."""
         self.knowledge = Knowledge(_readable(rows))
-        self._lock = Lock()
+        self._lock = RLock()
         self._answers: dict[Question, Expectation] = {}  # until something else is learned
 
     def ask(self, question: Question) -> Expectation:
@@ -127,30 +128,33 @@ class Profiles:
 
     def step_alone_s(self, likeness: Likeness, size: int) -> float | None:
         """Seconds of a step as measured alone on that many devices; None: not at that size."""
-        with self._lock:
+        with self._careful(likeness):
             pace = self.knowledge.pace(likeness)
             return None if pace is None or pace.doubt > SURE else dict(pace.points).get(size)
+        return None
 
     def step_expected_s(self, likeness: Likeness, size: int) -> float | None:
         """Seconds of a step alone on that many devices, measured or not; None: of none is known."""
-        with self._lock:
+        with self._careful(likeness):
             pace = self.knowledge.pace(likeness)
             return None if pace is None else pace.curve.seconds(size)
+        return None
 
     def observe(self, likeness: Likeness, outcome: Outcome, *, job: str = "") -> list[Kind]:
         """Take in what an attempt taught; `job`: whose, if its ranges are to be compared.
 
         Returns the kinds of whose jobs something else is to be expected now.
         """
-        with self._lock:
+        with self._careful(likeness):
             news = self.knowledge.observe(likeness, outcome, name=job)
             if news:
                 self._answers.clear()
             return news
+        return []
 
     def begin(self, job: str, question: Question, *, now: float, age_s: float) -> None:
         """A job runs from now on, and had run for so long before: its ranges are compared."""
-        with self._lock:
+        with self._careful(question.likeness):
             self.knowledge.begin(job, question.likeness, question.asked, now=now, age_s=age_s)
 
     def pause(self, job: str, now: float) -> None:
@@ -195,15 +199,19 @@ class Profiles:
             self._answers.clear()
             return self.knowledge.drop(kinds)
 
+    @contextmanager
+    def _careful(self, likeness: Likeness) -> Iterator[None]:
+        """Whatever a command line or a job made it learn: the controller goes on."""
+        with self._lock:
+            try:
+                yield
+            except (ArithmeticError, ValueError):
+                logger.exception("nothing is known of jobs of kind %s", likeness.kinds[0])
+
     def _expected(self, question: Question) -> Expectation:
-        try:
+        with self._careful(question.likeness):
             return self._known(question)
-        except (ArithmeticError, ValueError):
-            # Whatever a command line or a job made it learn: the controller goes on.
-            logger.exception(
-                "nothing can be expected of jobs of kind %s", question.likeness.kinds[0]
-            )
-            return self._judged(question, Knowledge().expect(Likeness(()), question.asked))
+        return self._judged(question, Knowledge().expect(Likeness(()), question.asked))
 
     def _known(self, question: Question) -> Expectation:
         learned = self.knowledge.expect(

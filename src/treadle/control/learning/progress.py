@@ -229,7 +229,7 @@ class ProgressWatch:
         done, speed = row.iterations_at(now), row.iterations_per_s
         if gauge is not None and said.share_per_s is not None:
             alone = self._belief.alone
-            relative = alone(spec, row.size) / alone(spec, spec.asked)
+            relative = alone(spec, row.attempt_size) / alone(spec, spec.asked)
             work = relative / said.share_per_s  # seconds at the asked size, for all of it
             if abs(work / spec.iterations - 1.0) > DRIFT:
                 spec = replace(spec, iterations=work)

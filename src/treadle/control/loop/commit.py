@@ -236,6 +236,13 @@ class Commit:
             new.wakes_s = new.due_s
             loop.call_at(new.due_s, self._inbox.wake)
 
+    def abandon(self, error: Exception) -> None:
+        """The controller failed, perhaps within a step: the next one goes on with what is on disk.
+
+        Records may be ahead of the journal now, and a row made of them would never be right again.
+        """
+        self._lost = self._lost or StoreError(f"the controller failed: {error}", retryable=False)
+
     async def _let_answer(self) -> None:
         """Requests are answered before the policy thinks, which may take a while."""
         for _ in range(TURNS_TO_ANSWER):

@@ -61,6 +61,10 @@ class Steps(Protocol):
         """Write what was applied; orders are carried out afterwards."""
         ...
 
+    def abandon(self, error: Exception) -> None:
+        """The controller failed, perhaps within a step: write nothing of it."""
+        ...
+
 
 class Controller:
     """Runs a scheduler until it is cancelled."""
@@ -90,30 +94,39 @@ class Controller:
         self._orders: list[Action] = []  # that were applied and not carried out
 
     async def run(self) -> None:
-        while True:
-            facts = await self._gather()
-            now = self._clock.now()
-            events = core_facts(facts)
-            actions = self._scheduler.take(events, now)
-            if facts or actions:
-                self._apply(now, facts, actions)
-            if actions:
-                await self._give()  # What needs no policy does not wait for one.
-            await self._follow_up(events, actions)
-            now = self._clock.now()
-            if self._scheduler.is_due(now) and now >= self._listens_until:
-                if self._decision_s > QUICK_S:
-                    # Facts are on record before the policy thinks about them for a while.
-                    await self._give()
-                    now = self._clock.now()
-                decided = self._decide(now)
-                self._decision_s = self._clock.now() - now
-                self._listens_until = now + (1.0 + PACE) * self._decision_s
-                self._apply(now, (), decided)
-                actions += decided
-            await self._give()
-            for observe in self._observers:
-                observe(now, events, actions, self._scheduler)
+        try:
+            while True:
+                await self._turn()
+        except Exception as error:
+            if self._steps is not None:
+                self._steps.abandon(error)
+            raise
+
+    async def _turn(self) -> None:
+        """Take what has happened, decide, and have it done."""
+        facts = await self._gather()
+        now = self._clock.now()
+        events = core_facts(facts)
+        actions = self._scheduler.take(events, now)
+        if facts or actions:
+            self._apply(now, facts, actions)
+        if actions:
+            await self._give()  # What needs no policy does not wait for one.
+        await self._follow_up(events, actions)
+        now = self._clock.now()
+        if self._scheduler.is_due(now) and now >= self._listens_until:
+            if self._decision_s > QUICK_S:
+                # Facts are on record before the policy thinks about them for a while.
+                await self._give()
+                now = self._clock.now()
+            decided = self._decide(now)
+            self._decision_s = self._clock.now() - now
+            self._listens_until = now + (1.0 + PACE) * self._decision_s
+            self._apply(now, (), decided)
+            actions += decided
+        await self._give()
+        for observe in self._observers:
+            observe(now, events, actions, self._scheduler)
 
     async def _follow_up(self, events: list[Event], actions: list[Action]) -> None:
         """Take in what follows from facts before anything is decided on them.

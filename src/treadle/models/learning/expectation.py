@@ -71,7 +71,9 @@ class Basis(StrEnum):
     STOPS_EARLY = "stops early"  # the same, or as soon as runs of its command
     GOES_ON = "goes on"  # the same, or as late as runs of its command
     FIRST_STEPS = "first steps"  # no speed was measured yet
-    OTHER_SIZE = "other size"  # steps left, at the speed expected of a size that was not measured
+    OTHER_SIZE = (
+        "other size"  # steps left, at the speed expected of a size or company that was not measured
+    )
     RUNS = "runs"  # of jobs like it
     USER = "user"
     NOTHING = "nothing"
@@ -85,7 +87,7 @@ _SAID = {
     Basis.STOPS_EARLY: "from its steps and earlier runs, which stopped sooner",
     Basis.GOES_ON: "from its steps and earlier runs, which took longer",
     Basis.FIRST_STEPS: "from its first steps",
-    Basis.OTHER_SIZE: "from its steps at another size",
+    Basis.OTHER_SIZE: "from its earlier steps",
 }
 
 
