@@ -259,6 +259,8 @@ def test_a_start_may_be_earlier_by_sharing_only_where_the_job_may_share(
         waits = await here.submit("forever")
         await here.settle()
         assert (here.state(paused), here.state(waits)) == (State.PAUSED, State.PENDING)
+        status = here.live.status()
+        assert (status.running, status.waiting, status.paused) == (1, 1, 1)
         assert "share" not in (await here.start(paused)).sentence
         assert ("share" in (await here.start(waits)).sentence) == (share == "on")
 

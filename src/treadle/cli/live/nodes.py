@@ -178,7 +178,7 @@ def _row(each: DeviceView) -> list[str]:
     return [
         plain(each.name),
         plain(each.state),
-        ",".join([*map(plain, each.jobs), *(f"{plain(job)} paused" for job in each.paused)]),
+        ", ".join([*map(plain, each.jobs), *(f"{plain(job)} (paused)" for job in each.paused)]),
         share(each.busy),
         memory,
         plain(each.because) or _foreign(each),

@@ -9,7 +9,6 @@ from functools import cache
 import msgspec
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_arguments import with_arguments
 from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.job_output import JobOutput
 from treadle.control.api.load_history import job_history
@@ -27,7 +26,7 @@ from treadle.control.api.queue_order import (
 from treadle.control.api.queue_view import quotas_too_large
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
-from treadle.control.api.views import Kept, ended_view, job_detail, listed
+from treadle.control.api.views import Kept, ended_view, job_detail, listed, with_arguments
 from treadle.control.api.why import why
 from treadle.control.api.why_array import members, why_array
 from treadle.control.jobs import JobRecord, record_of, stored_state

@@ -133,8 +133,9 @@ def held_back(scheduler: Scheduler) -> list[JobId]:
 
 
 def waiting_jobs(scheduler: Scheduler) -> int:
-    """How many wait: those in line, and those that are held back."""
-    return len(scheduler.ranking.queue) + len(held_back(scheduler))
+    """How many wait: those in line, and those that are held back; paused ones count apart."""
+    paused = sum(in_queue(scheduler, identity) for identity in scheduler.paused)
+    return len(scheduler.ranking.queue) - paused + len(held_back(scheduler))
 
 
 def positions(scheduler: Scheduler) -> dict[JobId, int]:

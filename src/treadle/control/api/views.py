@@ -14,6 +14,7 @@ from treadle.control.jobs import (
     as_shown,
     attempt_of,
     away_s,
+    given_to,
     id_of,
     likeness_of,
     rank_count,
@@ -25,7 +26,8 @@ from treadle.core.job_sentences import advice
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.sentences import sentence
-from treadle.models.learning.kinds import script_id
+from treadle.models.learning.commands import in_words
+from treadle.models.learning.kinds import FOLDER, script_id
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import UNUSED, FailureView, JobDetail, JobView, State, in_short
 
@@ -107,6 +109,16 @@ def _recorded(record: JobRecord) -> dict[str, Any]:
         "command": in_short(record.command),
         "model": record.model,
     }
+
+
+def with_arguments(views: Sequence[JobView], records: Sequence[JobRecord]) -> list[JobView]:
+    """The views of these records, each with what its command is given; a variable begins with $."""
+    found = []
+    for view, record in zip(views, records, strict=True):
+        given = given_to(record).arguments
+        arguments = {in_words(name): value for name, value in given if name != FOLDER}
+        found.append(replace(view, arguments=arguments))
+    return found
 
 
 def _plan(record: JobRecord, row: Job) -> str:

@@ -11,7 +11,7 @@ from treadle.control.jobs.end_completion import EndCompletion, LastWords
 from treadle.control.jobs.fact_subjects import Fact, core_facts, job_of, jobs_of
 from treadle.control.jobs.facts_to_records import Reducer
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
-from treadle.control.jobs.job_kinds import likeness_of, program_of
+from treadle.control.jobs.job_kinds import given_to, likeness_of
 from treadle.control.jobs.job_table import (
     AttemptKey,
     JobTable,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.control.jobs.elastic_command import completed
-from treadle.control.jobs.job_kinds import likeness_of, program_of
+from treadle.control.jobs.job_kinds import INDEX, likeness_of, program_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Expectation, Profiles, Question
 from treadle.core.cluster import CPU, Cluster
@@ -22,7 +22,7 @@ from treadle.core.launch import CHECKPOINT_DIR
 from treadle.core.machine import JobFiles
 from treadle.core.ports import Policy
 from treadle.core.wording import from_to, short_span
-from treadle.models.learning.commands import parsed
+from treadle.models.learning.commands import is_shell, parsed
 from treadle.models.learning.expectation import remaining
 from treadle.policies.base.suited import usable_by
 from treadle.wire import notation
@@ -446,6 +446,8 @@ def _notes(
     notes = []
     if request.gpu_memory_gib is not None and set(kinds) == {CPU}:
         notes.append("--gpu-memory has no effect on CPU slots")
+    if request.array and not is_shell(request.command) and any(map(INDEX.search, request.command)):
+        notes.append("no shell reads this command, so its $ stays as it is; bash -c '...' has one")
     if len(sizes) > 1 and not request.resumable:
         note = "its size is chosen when it starts and stays: only a job that can resume "
         notes.append(note + "(--resumable) is resized while it runs")

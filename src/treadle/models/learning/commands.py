@@ -91,6 +91,11 @@ def number(value: str) -> float | None:
     return read if read == 0 or 1e-15 < abs(read) < 1e18 else None
 
 
+def is_shell(words: Sequence[str]) -> bool:
+    """Whether a shell reads the command, and puts variables in."""
+    return bool(words) and PurePosixPath(words[0]).name in _SHELLS
+
+
 def in_words(name: str) -> str:
     """The name of an argument, for people."""
     return f"argument {name[1:]}" if name.startswith("#") else name
