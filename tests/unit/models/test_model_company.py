@@ -13,12 +13,11 @@ from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec, Profile
 from treadle.core.sighting import Load, Sighting
 from treadle.models.company.belief import UNSEEN, CompanyBelief, kind_of
-from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import TIME_SLICED, predict, shares
 from treadle.models.company.record import PAIRS_MAX, CompanyRecord
 from treadle.models.learning.kinds import by_command
 from treadle.models.learning.knowledge import Knowledge
-from treadle.models.learning.outcome import Outcome as LearnedOutcome
+from treadle.models.learning.outcome import Outcome
 
 GPU = Cluster((Node("n0", 1, device_memory_gib=80.0),))
 BUSY = st.floats(0.0, 1.0)
@@ -191,18 +190,23 @@ def test_the_record_is_bounded() -> None:
 
 
 def test_jobs_part_once_they_were_too_slow_for_a_while() -> None:
-    watch = CompanyWatch(floor=0.5, patience_s=20.0)
-    bad = Outcome({"a": 0.8, "b": 0.8}, {"a": 0.45, "b": 0.45})
-    good = Outcome({"a": 0.8, "b": 0.8}, {"a": 0.7, "b": 0.7})
-    assert watch.part(bad, 0.0) is None
-    assert watch.part(bad, 19.0) is None
-    assert watch.part(good, 19.5) is None
-    assert watch.part(bad, 20.0) is None, "it counts from the last good moment"
-    assert watch.part(bad, 40.0) == "together they get 0.90 times as much done as one alone"
-    slow = Outcome({"a": 0.8, "b": 0.8}, {"a": 0.3, "b": 1.0})
-    assert watch.part(slow, 60.0) == (
-        "job a keeps 0.30 of its speed alone; at least 0.50 was meant"
-    )
+    belief = belief_on(GPU)
+
+    def why(one: float, other: float | None, now: float) -> str | None:
+        group = {"a": (seen("a", 0.3), one), "b": (seen("b", 0.3), other)}
+        return belief.measured(group, now, mps=False)
+
+    assert why(0.45, 0.45, 0.0) is None
+    assert why(0.45, 0.45, 19.0) is None
+    assert why(0.7, 0.7, 19.5) is None
+    assert why(0.45, None, 20.0) is None, "of the other nothing is known"
+    assert why(0.45, 0.45, 20.0) is None, "it counts from the last good moment"
+    assert why(0.45, 0.45, 40.0) == "together they get 0.90 times as much done as one alone"
+    assert belief.to_part(["b", "a"])
+    assert why(0.45, 0.45, 60.0) is None, "it was said"
+    belief.present([], [])
+    assert why(0.3, 1.0, 60.0) is None
+    assert why(0.3, 1.0, 80.0) == "job a keeps 0.30 of its speed alone; at least 0.50 was meant"
 
 
 def test_a_run_of_a_moment_hides_nothing_that_jobs_of_the_same_needs_have_shown() -> None:
@@ -215,8 +219,8 @@ def test_a_run_of_a_moment_hides_nothing_that_jobs_of_the_same_needs_have_shown(
     moment = Sighting(
         alone_s=2.0, load=Load(busy=0.01), device_memory_peak_gib=0.5, first_step_s=3.0
     )
-    knowledge.observe(first, LearnedOutcome(1, 60.0, whole=True, seen=whole))
-    knowledge.observe(other, LearnedOutcome(1, 3.0, whole=False, seen=moment))
+    knowledge.observe(first, Outcome(1, 60.0, whole=True, seen=whole))
+    knowledge.observe(other, Outcome(1, 3.0, whole=False, seen=moment))
     profile = knowledge.expect(other, 1).profile
     assert profile.memory_gib >= 20.0
     assert profile.busy is None, "no run with as many steps was watched"
@@ -226,7 +230,7 @@ def test_cores_are_learned_beside_each_device() -> None:
     knowledge = Knowledge()
     kinds = by_command("me", "", ("python", "train.py"))
     seen_alone = Sighting(alone_s=60.0, load=Load(busy=0.4, cores=6.0))
-    knowledge.observe(kinds, LearnedOutcome(2, 60.0, whole=True, seen=seen_alone))
+    knowledge.observe(kinds, Outcome(2, 60.0, whole=True, seen=seen_alone))
     assert knowledge.expect(kinds, 2).profile.cores == 3.0
 
 

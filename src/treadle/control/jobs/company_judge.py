@@ -46,7 +46,6 @@ class CompanyJudge:
         self._learner = learner
         # Of groups that are together, the newest, and whether it was under MPS.
         self._last: dict[frozenset[JobId], tuple[_Shares, bool]] = {}
-        self._parted: set[frozenset[JobId]] = set()
         self._faulted: set[JobId] = set()
         self._at_work: set[JobId] = set()  # of those that share
         self._revision = belief.record.revision
@@ -75,8 +74,7 @@ class CompanyJudge:
                 continue
             self._last[group] = (shares, mps)
             why = self._belief.measured(shares, now, mps=mps)
-            if why is not None and group not in self._parted:
-                self._parted.add(group)
+            if why is not None:
                 found.append(Parted(group, why))
         self._belief.present(tuple(groups), self._at_work)
         return Judged(found, newcomers)
@@ -132,9 +130,8 @@ class CompanyJudge:
         """Sharing that is over says how good it was."""
         for group in [group for group in self._last if group not in groups]:
             shares, mps = self._last.pop(group)
-            if group not in self._parted:  # Of the others it is remembered already.
+            if not self._belief.to_part(group):  # Of the others it is remembered already.
                 self._belief.ended(shares, mps=mps)
-            self._parted.discard(group)
 
     def _shares(
         self,

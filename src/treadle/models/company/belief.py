@@ -24,12 +24,13 @@ from treadle.core.company import (
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.sighting import WATCHED_S
-from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import MEMBERS_MAX, doubt, predict
 from treadle.models.company.record import WEIGHT, CompanyRecord
 from treadle.models.learning.kinds import by_command, by_model
 from treadle.models.speeds_together import SpeedsTogether
 
+PATIENCE_S = 20.0  # so long company must be bad before jobs are parted
+LEAST_SUM = 1.0  # of a group that is together: below it, one after the other gets more done
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
 FLOOR = 0.5  # no member is to keep less of its speed alone
 # Of the doubt about two kinds, once they were seen together: the newest observation counts half.
@@ -79,7 +80,7 @@ class CompanyBelief(SpeedsTogether):
         self.record = CompanyRecord() if record is None else record
         self.mps = mps
         self._allowed = allowed
-        self._watch = CompanyWatch(floor=FLOOR)
+        self._bad_since: dict[frozenset[JobId], float] = {}  # groups worse than they may be
         self._parting: set[frozenset[JobId]] = set()
         self._at_work: frozenset[JobId] = frozenset()  # of those that share
         self._known: dict[tuple[Hashable, ...], tuple[float, ...]] = {}
@@ -173,24 +174,28 @@ class CompanyBelief(SpeedsTogether):
 
         A member that prints no steps has no share. The others are still held to their floors.
 
-        Answers why they are to be parted, once they were worse than they may be for a while. That
-        is remembered of their kinds. Call it every few seconds for every group of which a speed is
-        known; what it learns is about company and says nothing of speeds alone.
+        Answers why they are to be parted, once: when they were worse than they may be for a while.
+        That is remembered of their kinds. Call it every few seconds for every group of which a
+        speed is known; what it learns is about company and says nothing of speeds alone.
         """
+        names = frozenset(group)
+        kept = {job: share for job, (_, share) in group.items() if share is not None}
+        together = sum(kept.values()) if len(kept) == len(group) else None
+        wrong = _worse(kept, together, mps=mps)
+        if wrong is None:
+            self._bad_since.pop(names, None)
+            return None
+        since = self._bad_since.setdefault(names, now)
+        if now - since < PATIENCE_S or names in self._parting:
+            return None
+        self._parting.add(names)
         specs = [spec for spec, _ in group.values()]
         shares = dict(zip(group, self._relative(specs, mps=mps), strict=True))
-        kept = {job: share for job, (_, share) in group.items() if share is not None}
-        outcome = Outcome(shares, kept, mps)
-        wrong = self._watch.part(outcome, now)
-        names = frozenset(group)
-        if wrong is not None and names not in self._parting:
-            self._parting.add(names)
-            # It was bad for a while: no noise. The member that lost most counts, since the sum may
-            # be good while one is below its floor; else they would be put together again.
-            ratio = min(share / max(shares[job], 1e-9) for job, share in kept.items())
-            kinds = [kind_of(spec) for spec in specs]
-            together = sum(kept.values()) if kept.keys() == shares.keys() else None
-            self.record.observe(kinds, 1.0, ratio, mps=mps, weight=1.0, together=together)
+        # It was bad for a while: no noise. The member that lost most counts, since the sum may
+        # be good while one is below its floor; else they would be put together again.
+        ratio = min(share / max(shares[job], 1e-9) for job, share in kept.items())
+        kinds = [kind_of(spec) for spec in specs]
+        self.record.observe(kinds, 1.0, ratio, mps=mps, weight=1.0, together=together)
         return wrong
 
     def ended(
@@ -221,7 +226,7 @@ class CompanyBelief(SpeedsTogether):
     def present(self, groups: Sequence[frozenset[JobId]], at_work: Iterable[JobId]) -> None:
         """Only these groups are still together; forget the others."""
         self._parting &= set(groups)
-        self._watch.forget(groups)
+        self._bad_since = {group: at for group, at in self._bad_since.items() if group in groups}
         self._at_work = frozenset(at_work)
 
     # -- how fast -------------------------------------------------------------------------------
@@ -301,6 +306,16 @@ def _crowd(specs: Sequence[JobSpec], cores: float) -> str:
     if cores_suffice(needed, cores, 1.0):
         return ""
     return f", since they use {needed:.3g} cores and there are {cores:.3g}"
+
+
+def _worse(kept: Mapping[JobId, float], together: float | None, *, mps: bool) -> str | None:
+    """What is wrong with company at this moment, in words; together: if all are known."""
+    if together is not None and together < LEAST_SUM:
+        return f"together they get {together:.2f} times as much done as one alone"
+    for job, share in sorted(kept.items()):
+        if share < FLOOR - doubt(mps=mps):
+            return f"job {job} keeps {share:.2f} of its speed alone; at least {FLOOR:.2f} was meant"
+    return None
 
 
 def _too_few_cores(specs: Sequence[JobSpec], cores: float) -> str | None:
