@@ -4,7 +4,7 @@ Every policy answers so by default (`Policy.reason`). No decision is taken: the 
 state. The checks go from what no policy could change to what this one chose.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from treadle.core.cluster import Device
@@ -61,13 +61,15 @@ def too_few(snapshot: Snapshot, size: int) -> Reason | None:
     if size <= free:
         return None
     total = snapshot.cluster.device_count
-    holders = holders_of(snapshot, snapshot.tenants)
+    holders = holders_of(snapshot.tenants, snapshot.tenants)
     return Reason("devices", {"asked": size, "free": free, "total": total, "holders": holders})
 
 
-def holders_of(snapshot: Snapshot, devices: Iterable[Device]) -> tuple[JobId, ...]:
+def holders_of(
+    tenants: Mapping[Device, Mapping[int, JobId]], devices: Iterable[Device]
+) -> tuple[JobId, ...]:
     """The jobs on these devices, as many as are named."""
-    found = (name for device in devices for name in snapshot.tenants.get(device, {}).values())
+    found = (name for device in devices for name in tenants.get(device, {}).values())
     return tuple(islice(dict.fromkeys(islice(found, 64 * HOLDERS_MAX)), HOLDERS_MAX))
 
 

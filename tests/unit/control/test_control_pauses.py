@@ -203,6 +203,7 @@ async def test_a_start_that_a_person_holds_up_is_unknown_and_says_so(here: Bench
     start = await here.start(dependent)
     assert (start.earliest_s, start.latest_s, start.unknown) == (None, None, ())
     assert start.sentence == f"job {a} is paused"
+    there = await here.runs()
     here.memory.close_device(Device("here", 0), "avoided", "an admin avoids it")
     await here.runs()
     await here.live.resume(ME, a)
@@ -211,6 +212,7 @@ async def test_a_start_that_a_person_holds_up_is_unknown_and_says_so(here: Bench
         start = await here.start(job)
         assert (start.latest_s, start.unknown) == (None, ())
         assert start.sentence == "device here:0 is closed"
+    assert (await here.live.why(a)).numbers["jobs"] == (there,)
 
 
 @playing(devices=1)

@@ -51,7 +51,7 @@ def _paused(context: Context, record: JobRecord, row: Job) -> Reason:
         return because("pausing", **who)
     if pause.by and USER not in context.scheduler.blocked.get(row.id, ()):
         who = {"by": "", "for_job": "", "how": str(pause.how), "resumed": True}
-    jobs = holders_of(context.scheduler.snapshot(now), row.allocation.devices)
+    jobs = holders_of(context.scheduler.tenancy.tenants, row.allocation.devices)
     memory = {} if pause.memory_gib is None else {"memory_gib": pause.memory_gib}
     since_s = now - row.since_at if record.paused_s is None else now - record.paused_s
     return because(

@@ -163,7 +163,7 @@ class _Waiting:
         snapshot = self._snapshot
         free = sum(snapshot.free.holds((device,)) for device in own.devices)
         numbers = {"devices": len(own.devices), "free": free}
-        holders = holders_of(snapshot, own.devices)
+        holders = holders_of(snapshot.tenants, own.devices)
         return _timed("reservation", {**numbers, "holders": holders}, own.by_at - self._now)
 
     # What would let it start if it were not.

@@ -136,7 +136,7 @@ class AntMan(Policy):
             return Reason("fragmentation", {"asked": asked, "free": room.total, "most": most})
         taken = [device for device in snapshot.tenants if not room.holds((device,))]
         numbers = {"asked": asked, "free": room.total, "total": total}
-        return Reason("devices", {**numbers, "holders": holders_of(snapshot, taken)})
+        return Reason("devices", {**numbers, "holders": holders_of(snapshot.tenants, taken)})
 
 
 class _Decision:
