@@ -1,6 +1,10 @@
 """What `why` says in the states in which users found it untrue or hard to read."""
 
-from tests.unit.control.memory import HOME, ME, Bench, lesson, playing, span
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import HOME, ME, Bench, lesson, play_on, playing, span
 from tests.unit.control.test_estimates import teach
 from treadle.control.loop.live_policy import Guarded, PolicyInCharge
 from treadle.core.allocation import Allocation
@@ -11,6 +15,7 @@ from treadle.core.ports import Policy
 from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.engines.memory_world import MemoryWorld
 from treadle.models.learning.kinds import by_command
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
@@ -212,6 +217,22 @@ async def test_u14_length_and_company_each_say_from_which_jobs_they_are(here: Be
     assert why.length is not None
     assert why.length.because == "from 3 similar runs, other --width"
     assert dict(why.details)["sharing"] == "not yet: forever has not been measured"
+
+
+@pytest.mark.parametrize(("tries", "unknown"), [("on", "forever"), ("off", "other")])
+def test_what_has_to_be_measured_before_a_job_shares_is_named(
+    tries: str, unknown: str, tmp_path: Path
+) -> None:
+    """One that is not known may be tried beside one that is, unless tries are switched off."""
+
+    async def story(here: Bench) -> None:
+        await here.runs()
+        job = await here.submit("other")
+        await here.settle()
+        details = dict((await here.live.why(job)).details)
+        assert details["sharing"] == f"not yet: {unknown} has not been measured"
+
+    play_on(MemoryWorld.of(Node("here", 1, "none")), story, tmp_path, policy=f"afs?tries={tries}")
 
 
 @playing(devices=4)

@@ -19,6 +19,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.reasons import NEVER, Number, Reason, because
 from treadle.failures.failure_history import Patience
 from treadle.failures.verdict import Exit, Kind
+from treadle.policies.live.naming import allows
 from treadle.wire.jobs import State, Why
 
 # No job is started, or it cannot be before an admin or a node acts.
@@ -99,9 +100,15 @@ def _sharing(context: Context, record: JobRecord, row: Job) -> str:
     """Why a job that waits for devices shares none; empty if it may, or its user said so."""
     if record.exclusive or not context.scheduler.policy.shares:
         return ""
-    if record.alone_because or row.spec.exclusive or row.spec.profile.busy is not None:
+    if record.alone_because or row.spec.exclusive:
         return f"no: {record.alone_because}" if record.alone_because else ""
-    return f"not yet: {name_by_default(record.command)} has not been measured"
+    there = [row]
+    if allows(context.charge.policy, "tries"):  # Then one that runs has to be known, and not it.
+        there = [each for each in context.scheduler.jobs.values() if each.size]
+    if not there or any(each.spec.profile.busy is not None for each in there):
+        return ""
+    unknown = context.jobs.records[there[0].id].command
+    return f"not yet: {name_by_default(unknown)} has not been measured"
 
 
 def ended_reason(record: JobRecord) -> Reason:

@@ -21,7 +21,7 @@ from treadle.models.plans.live_plans import LivePlans
 from treadle.models.plans.space import Planner
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
-from treadle.policies.live.naming import shares, wrapped
+from treadle.policies.live.naming import allows, wrapped
 from treadle.policies.registry import policy
 from treadle.policies.wrappers.wrapper import Wrapper
 
@@ -58,7 +58,7 @@ class PolicyInCharge:
 
     def prepare(self, text: str, place: str, belief: InterleavingModel) -> Policy:
         """The policy of that name, not yet in charge."""
-        if not shares(text) and isinstance(belief, CompanyBelief):
+        if not allows(text, "share") and isinstance(belief, CompanyBelief):
             belief = belief.apart()
         return Guarded(policy(wrapped(text), placement(place), belief), self)
 

@@ -48,7 +48,7 @@ def _check_own(name: str, own: list[str]) -> None:
             )
 
 
-def shares(text: str) -> bool:
-    """Whether jobs may share devices under the policy of this name."""
+def allows(text: str, what: str) -> bool:
+    """Whether the policy of this name lets jobs `share` devices, or `tries` what is not known."""
     pairs = wrapped(text).rpartition(f"+{LIVE}")[2].removeprefix("?").lower().split("&")
-    return not {"share=off", "share=false"}.intersection(pairs)
+    return not {f"{what}=off", f"{what}=false"}.intersection(pairs)
