@@ -24,17 +24,16 @@ def words_of(spec: JobSpec, cluster: Cluster) -> tuple[str, ...]:
 
 def places(job: Job, cluster: Cluster) -> tuple[Nodes, ...]:
     """Sets of nodes; each attempt of the job is within one of them. None: it runs nowhere."""
-    return _places(job.spec, job.only_on, cluster)
+    spec = job.spec
+    words = spec.device_types or words_of(spec, cluster)
+    asked = (words, spec.sizes[0], job.only_on, spec.device_memory_gib)
+    return cluster.suited.get(asked) or device_types.places(asked, cluster)
 
 
 def places_of(spec: JobSpec, cluster: Cluster) -> tuple[Nodes, ...]:
     """The same of a job that no files bind to some nodes."""
-    return _places(spec, spec.nodes, cluster)
-
-
-def _places(spec: JobSpec, only_on: tuple[str, ...], cluster: Cluster) -> tuple[Nodes, ...]:
-    words, memory_gib = words_of(spec, cluster), spec.device_memory_gib
-    return device_types.places((words, spec.sizes[0], only_on, memory_gib), cluster)
+    asked = (words_of(spec, cluster), spec.sizes[0], spec.nodes, spec.device_memory_gib)
+    return device_types.places(asked, cluster)
 
 
 def usable_by(spec: JobSpec, cluster: Cluster, only_on: Sequence[str] = ()) -> Nodes:

@@ -11,16 +11,20 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from math import inf
 
+from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
+from treadle.core.plan import DATA_PARALLEL
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import words_of
 from treadle.policies.live.room import Room, asks_host, avoided_until
 
 OVER_S = 60.0  # what a job does after its training (evaluate, save) an urgent one waits for
 
 _NO_HOST = Reason("host", {})
+_PLAIN = (DATA_PARALLEL,)
 
 Level = tuple[int, int]  # lower goes first
 LevelOf = Callable[[Job], Level]
@@ -49,7 +53,7 @@ class Eligibility:
         suspicious = (avoided_until(job) for job in found.waiting if job.avoid)
         found.until = min((at for at in (*over, *suspicious) if at > now), default=inf)
         found._back_off(now)
-        found._lack_hosts(level_of, in_order=in_order)
+        found._lack_hosts(snapshot.cluster, level_of, in_order=in_order)
         return found
 
     def in_sight(self) -> list[Job]:
@@ -70,7 +74,7 @@ class Eligibility:
                 self.hidden[job.id] = Reason("backoff", numbers)
                 self.until = min(self.until, job.ready_at)
 
-    def _lack_hosts(self, level_of: LevelOf, *, in_order: bool) -> None:
+    def _lack_hosts(self, cluster: Cluster, level_of: LevelOf, *, in_order: bool) -> None:
         """Hide jobs for whose host memory and cores no node has room, and what they hold up."""
         hosts: dict[Level, _Hosts] = {}
         stuck: dict[JobId, Reason] = {}
@@ -79,7 +83,7 @@ class Eligibility:
                 continue
             level = level_of(job)
             if level not in hosts:
-                hosts[level] = _Hosts(self._without_lower(level, level_of))
+                hosts[level] = _Hosts(self._without_lower(level, level_of), cluster)
             kind = hosts[level].of(job)
             if kind is None or job.spec.host_memory_gib > kind.most_gib:
                 stuck[job.id] = _NO_HOST
@@ -114,8 +118,8 @@ class Eligibility:
 class _Hosts:
     """Nodes with the host memory and cores that are left of them."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, room: Room, cluster: Cluster) -> None:
+        self._room, self._cluster = room, cluster
         self._memory_gib, self._cores = room.most_left()
         self._kinds: dict[Hashable, _Kind] = {}
 
@@ -124,12 +128,15 @@ class _Hosts:
         spec = job.spec
         if spec.host_memory_gib > self._memory_gib or spec.host_cores > self._cores:
             return None
-        needs = self._room.needs(job)
-        assert needs is not None, "it asks for something"
-        asked = (*needs[:1], *needs[2:], spec.sizes, spec.plans)
-        kind = (*asked, spec.tenant, spec.guaranteed, spec.resumable, spec.exclusive)
+        # What the needs are made of: to find them takes longer.
+        plans = None if spec.plans == _PLAIN else spec.plans
+        asked = (spec.host_cores, spec.sizes, plans, words_of(spec, self._cluster))
+        where = (spec.device_memory_gib, job.only_on, job.avoid and job.id)
+        kind = (asked, where, spec.tenant, spec.guaranteed, spec.resumable, spec.exclusive)
         found = self._kinds.get(kind)
         if found is None:
+            needs = self._room.needs(job)
+            assert needs is not None, "it asks for something"
             found = self._kinds[kind] = _Kind(self._room.most_gib(needs, spec.sizes[0]))
         return found
 
