@@ -1,6 +1,7 @@
 """`treadle learned`: a list, one script in full, and forgetting."""
 
 import json
+from dataclasses import replace
 
 from tests.cli.live_session import ValueClient, treadle
 
@@ -66,6 +67,16 @@ def test_one_script_is_shown_with_what_each_argument_does(capsys) -> None:
     assert "--lr" in rows["never varied"]
     pauses = [rows[how].split(how)[1].strip() for how in ("frozen", "suspended")]
     assert pauses == ["in 0.02 s", "in 4 s, goes on in 12 s"]
+
+
+def test_runs_that_all_took_as_long_have_one_length_and_no_cores_are_not_listed(capsys) -> None:
+    length = LearnedSpan(runs=3, least=25.01, middle=25.02, most=25.04)
+    idle = LearnedSpan(runs=3, least=0.0, middle=0.0, most=0.002)
+    client = ValueClient(known=LearnedPage(scripts=(replace(TRAIN, length_s=length, cores=idle),)))
+    assert treadle(client, "learned", "train.py") == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["length", "25", "s"] in rows
+    assert "cores" not in [row[0] for row in rows]
 
 
 def test_a_script_is_forgotten_by_name(capsys) -> None:

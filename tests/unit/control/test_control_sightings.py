@@ -216,6 +216,29 @@ def test_a_speed_goes_on_after_a_pause() -> None:
     assert gauge.speeds() == pytest.approx((10.0, 10.0))
 
 
+def test_time_in_which_a_job_is_paused_is_no_time_alone_nor_a_hang_and_its_energy_adds_up() -> None:
+    """1. Alone for 20 s at 10 steps a second. 2. Beside b, both at rest. 3. Paused for longer than
+    a hang takes. 4. Alone for 10 s as before, by an engine that counts energy anew."""
+    seen = Sightings()
+    watched(seen, 20, per_s=10.0)
+    for at in (22.0, 24.0):
+        both = [Measurement(A, 0.0, Load(busy=0.0), at, energy_j=2000.0, alone=False)]
+        seen.see(both, {"a": ("b",)}, {"a": 200.0 + at}, now=at, wall_at=0.0)
+    seen.paused("a")
+    later = 24.0 + 2 * HANG_S
+    assert seen.hung(later) == []
+    seen.goes_on("a", later)
+    for place in range(6):
+        at, step = later + 2.0 * place, 224.0 + 20.0 * place
+        found = Measurement(A, 0.5, Load(busy=0.5), at, energy_j=100.0 * place)
+        seen.see([found], {}, {"a": step}, now=at, wall_at=0.0)
+    sight = seen.sighting(A)
+    assert sight is not None
+    assert sight.alone_s == 20.0 + 10.0
+    assert sight.step_s == pytest.approx(0.1)
+    assert sight.energy_j == 2000.0 + 500.0
+
+
 def test_company_is_judged_by_the_last_seconds_and_not_since_the_jobs_met() -> None:
     """1. Alone for 20 s at 10 steps a second. 2. Beside b as fast for 60 s, then for 20 s at 1."""
     seen = Sightings()

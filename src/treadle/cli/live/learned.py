@@ -106,7 +106,7 @@ def _whole(known: LearnedScript, width: int) -> str:
         ("steps", ", ".join(speeds)),
         ("GPU memory", "" if known.memory_gib is None else _gib(known.memory_gib)),
         ("busy", _busy(known.busy)),
-        ("cores", "" if known.cores is None else f"{known.cores.most:.2g} beside each device"),
+        ("cores", _cores(known.cores)),
         ("start", "" if known.start_s is None else f"{span(known.start_s)} to the first step"),
         ("restart", "" if known.restart_s is None else span(known.restart_s)),
         ("frozen", _there_and_back(known.freeze_s, known.thaw_s)),
@@ -180,16 +180,19 @@ def _range(known: LearnedSpan) -> str:
 
 
 def _busy(known: LearnedSpan | None) -> str:
-    """Nothing on CPU slots, where it is never busy."""
+    """Nothing of one that hardly used its devices."""
     return "" if known is None or known.most < 0.005 else share(known.middle)
 
 
 def _seconds(known: LearnedSpan | None) -> str:
     if known is None:
         return ""
-    if known.runs == 1:
-        return span(known.most)
-    return f"{span(known.least)} to {span(known.most)}, half of them within {span(known.middle)}"
+    least, most = span(known.least), span(known.most)
+    return most if least == most else f"{least} to {most}, half of them within {span(known.middle)}"
+
+
+def _cores(known: LearnedSpan | None) -> str:
+    return "" if known is None or known.most < 0.05 else f"{known.most:.2g} beside each device"
 
 
 def _gib(known: LearnedSpan) -> str:

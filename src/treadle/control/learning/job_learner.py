@@ -104,10 +104,12 @@ class JobLearner:
     def paused(self, job: JobId, now: float) -> None:
         """The attempt computes nothing for a while."""
         self.profiles.pause(job, now)
+        self.seen.paused(job)
 
     def go_on_after(self, job: JobId, action: int, away_s: float, *, now: float) -> None:
         """It computes again under this order, where it was."""
         self.meter.skip(job, action, away_s, now)
+        self.seen.goes_on(job, now)
 
     def end(self, job: JobId, now: float) -> None:
         """The attempt is over; what it said is in its AttemptEnded."""

@@ -189,6 +189,17 @@ class Sightings:
         met = self._company.get(job, {})
         return tuple(sorted(other for other, at in met.items() if now - at <= LATELY_S))
 
+    def paused(self, job: JobId) -> None:
+        """It computes nothing for a while: it does not hang, and an engine counts from 0 again."""
+        if (watch := self._watch_of(job)) is not None:
+            watch.stuck_from = watch.steps_at = None
+            watch.energy_before_j = watch.energy_j or 0.0
+
+    def goes_on(self, job: JobId, now: float) -> None:
+        """It computes again: time before that is no time of it, alone or with others."""
+        if (watch := self._watch_of(job)) is not None and watch.at is not None:
+            watch.at = now
+
     def hung(self, now: float) -> list[JobId]:
         """Jobs that have stopped making steps while they share, each once.
 
