@@ -227,7 +227,7 @@ def test_time_in_which_a_job_is_paused_is_no_time_alone_nor_a_hang_and_its_energ
     seen.paused("a")
     later = 24.0 + 2 * HANG_S
     assert seen.hung(later) == []
-    seen.goes_on("a", later)
+    seen.goes_on("a", 2 * HANG_S, later)
     for place in range(6):
         at, step = later + 2.0 * place, 224.0 + 20.0 * place
         found = Measurement(A, 0.5, Load(busy=0.5), at, energy_j=100.0 * place)
@@ -237,6 +237,18 @@ def test_time_in_which_a_job_is_paused_is_no_time_alone_nor_a_hang_and_its_energ
     assert sight.alone_s == 20.0 + 10.0
     assert sight.step_s == pytest.approx(0.1)
     assert sight.energy_j == 2000.0 + 500.0
+
+
+def test_a_pause_before_the_first_step_is_no_time_to_it() -> None:
+    seen = Sightings()
+    seen.ordered("a", 0.0, stops=False, launches=True)
+    seen.began("a", 1.0)
+    seen.paused("a")
+    seen.goes_on("a", 100.0, 103.0)
+    seen.progressed("a", 105.0)
+    assert seen.first_step_s("a") == 4.0
+    seen.goes_on("a", 50.0, 160.0)
+    assert seen.first_step_s("a") == 4.0
 
 
 def test_company_is_judged_by_the_last_seconds_and_not_since_the_jobs_met() -> None:

@@ -109,7 +109,7 @@ class JobLearner:
     def go_on_after(self, job: JobId, action: int, away_s: float, *, now: float) -> None:
         """It computes again under this order, where it was."""
         self.meter.skip(job, action, away_s, now)
-        self.seen.goes_on(job, now)
+        self.seen.goes_on(job, away_s, now)
 
     def end(self, job: JobId, now: float) -> None:
         """The attempt is over; what it said is in its AttemptEnded."""

@@ -195,10 +195,15 @@ class Sightings:
             watch.stuck_from = watch.steps_at = None
             watch.energy_before_j = watch.energy_j or 0.0
 
-    def goes_on(self, job: JobId, now: float) -> None:
-        """It computes again: time before that is no time of it, alone or with others."""
-        if (watch := self._watch_of(job)) is not None and watch.at is not None:
-            watch.at = now
+    def goes_on(self, job: JobId, away_s: float, now: float) -> None:
+        """It computes again: the time that it was away is no time of it, alone or with others."""
+        watch = self._watch_of(job)
+        if watch is not None and watch.at is not None and watch.began_at is not None:
+            watch.at, watch.began_at = now, watch.began_at + away_s
+        if (start := self._restarts.get(job)) is not None and start.first_step_at is None:
+            launched, began = start.launch_ordered_at, start.began_at
+            start.launch_ordered_at = None if launched is None else launched + away_s
+            start.began_at = None if began is None else began + away_s
 
     def hung(self, now: float) -> list[JobId]:
         """Jobs that have stopped making steps while they share, each once.
