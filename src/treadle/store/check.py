@@ -64,7 +64,7 @@ def _plain(value: Any) -> bool:  # noqa: ANN401  It checks the exact type.
         return bool(-WHOLE_MAX <= value <= WHOLE_MAX)
     if kind is bytes:
         return not _body_objection(value)
-    return value is None or kind is bool
+    return value is None or kind is bool or (kind is tuple and all(map(_plain, value)))
 
 
 def _objection(value: object) -> str:

@@ -3,7 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Executable, Table, bindparam, delete, update
+from sqlalchemy import (
+    Connection,
+    CursorResult,
+    Dialect,
+    Executable,
+    Table,
+    bindparam,
+    delete,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from treadle.store import schema
@@ -29,11 +38,36 @@ CLAIM = (
 )
 
 
+class Ready:
+    """A statement as a database's driver takes it.
+
+    SQLAlchemy prepares a statement for each of its uses, which takes longer than SQLite needs.
+    """
+
+    def __init__(self, statement: Any, columns: Sequence[str], dialect: Dialect) -> None:  # noqa: ANN401
+        compiled = statement.compile(dialect=dialect, column_keys=columns)
+        self._text, self._by_place = compiled.string, compiled.positional
+        kinds = {name: bound.type.dialect_impl(dialect) for name, bound in compiled.binds.items()}
+        self._takes = [
+            (name, kinds[name].bind_processor(dialect))
+            for name in compiled.positiontup or compiled.binds
+        ]
+
+    def run(self, connection: Connection, values: Values) -> CursorResult[Any]:
+        given = [
+            {name: row[name] if to is None else to(row[name]) for name, to in self._takes}
+            for row in values
+        ]
+        rows = [tuple(row.values()) for row in given] if self._by_place else given
+        return connection.exec_driver_sql(self._text, rows if len(rows) > 1 else rows[0])
+
+
 class Statements:
     """The statements in the dialect of one database, built once."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._ready: dict[Executable, Ready] = {}  # each is of this package, and bound alike
         # A journal line is written once; a second one with its id must raise an error.
         self._journal = schema.journal.insert()
         self._jobs = self._put(schema.jobs)
@@ -47,6 +81,15 @@ class Statements:
         self._forget = delete(schema.secrets).where(schema.secrets.c.job == bindparam("gone"))
         self.outputs = self._put(schema.outputs)
         self.take_over = self._put(schema.writer)
+
+    def run(
+        self, connection: Connection, statement: Executable, values: Values
+    ) -> CursorResult[Any]:
+        """Carry out a statement for each of these values, of which there are some."""
+        ready = self._ready.get(statement)
+        if ready is None:
+            ready = self._ready[statement] = Ready(statement, list(values[0]), self._dialect)
+        return ready.run(connection, values)
 
     def groups(self, batch: Batch, first_line: int) -> Iterator[Group]:
         """The groups that have rows, in the order in which they are written."""
@@ -75,7 +118,7 @@ class Statements:
     def _put(self, table: Table) -> Executable:
         """Insert, or replace the row with the same key."""
         statement: Any = (
-            sqlite.insert(table) if self._kind == "sqlite" else postgresql.insert(table)
+            sqlite.insert(table) if self._dialect.name == "sqlite" else postgresql.insert(table)
         )
         columns = [column.name for column in table.columns if not column.primary_key]
         put: Executable = statement.on_conflict_do_update(

@@ -43,7 +43,7 @@ class Writer:
         self._backend = backend
         self._patience_s = patience_s
         self._hook: Hook = hook or _nothing
-        self.statements = Statements(backend.kind)
+        self.statements = Statements(backend.writing.dialect)
         self._lock = Lock()
         self._connection: Connection | None = None
         self._holder = uuid4().hex
@@ -128,7 +128,7 @@ class Writer:
                 pending.committing = False
                 self._hook("writer")
                 for group in groups:
-                    connection.execute(group.statement, group.values)
+                    self.statements.run(connection, group.statement, group.values)
                     self._hook(group.name)
                 self._hook("commit")
                 pending.committing = True
@@ -145,7 +145,7 @@ class Writer:
             "reached": pending.sequence,
             "last_line": pending.line,
         }
-        if connection.execute(CLAIM, values).rowcount == 1:
+        if self.statements.run(connection, CLAIM, [values]).rowcount == 1:
             return True
         if self._written(connection, pending):
             return False
