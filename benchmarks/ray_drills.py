@@ -235,7 +235,7 @@ def _judged(bench: Bench, well_s: float | None, said: list[tuple[float, Any]]) -
     return Seen(died, twice, round(gap_s, 1), attempts, well_s, said, problem)
 
 
-def _until(true: Callable[[], bool], otherwise: str, within_s: float = 240.0) -> None:
+def _until(true: Callable[[], bool], otherwise: str, within_s: float = 600.0) -> None:
     deadline = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < deadline, otherwise

@@ -49,6 +49,18 @@ def _dependency(n: Numbers) -> str:
     return f"starts after {listed(after, NAMED_MAX) or 'jobs that are about to end'}"
 
 
+def _array(n: Numbers) -> str:
+    running = n.count("running")
+    head = f"array {n.text('array')} may run {several(n.count('limit'), 'job')} at once"
+    return head + (f", {running:,} {are(running)} running" if running else "")
+
+
+def _array_details(n: Numbers) -> list[Line]:
+    before = several(n.count("before"), "job of its array", "jobs of its array")
+    found = [("before it", before)] if n.count("before") else []
+    return [*found, ("on hold", f"{n.listed('held')}, and counts")] if n.all("held") else found
+
+
 def _away(n: Numbers) -> str:
     words = {"drained": "drained", "lost": n.text("because") or "lost"}
     parts = [f"{n.listed(name)} ({word})" for name, word in words.items() if n.all(name)]
@@ -170,14 +182,7 @@ CLAUSES: Mapping[str, Callable[[Numbers], str]] = {
     "capacity": lambda n: f"no node is large enough yet: {n.text('because')}",
     "held": _held,
     "dependency": _dependency,
-    "array": lambda n: (
-        f"array {n.text('array')} may run {several(n.count('limit'), 'job')} at once"
-        + (
-            f", {n.count('running'):,} {are(n.count('running'))} running"
-            if n.count("running")
-            else ""
-        )
-    ),
+    "array": _array,
     "launch": lambda n: f"could not be launched{n.text('because', ': ')}",
     "lost-early": lambda n: f"its last {n.count('attempts')} attempts were lost within seconds",
     "backoff": lambda n: f"failed {times(n.count('failures'))}, next try in {n.span('in_s')}",
@@ -228,11 +233,7 @@ DETAILS: Mapping[str, Callable[[Numbers], list[Line]]] = {
         if n.text("fails")
         else []
     ),
-    "array": lambda n: (
-        [("before it", several(n.count("before"), "job of its array", "jobs of its array"))]
-        if n.count("before")
-        else []
-    ),
+    "array": _array_details,
     "launch": _retry,
     "lost-early": _retry,
     "node-lost": _runs_again,

@@ -31,7 +31,7 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "capacity": ("because",),  # it fits no device that is there, and waits for others
     "held": ("reasons",),
     "dependency": ("after", "fails"),  # after: (job or array, id, state); fails: a job
-    "array": ("array", "limit", "running", "before"),  # before: members that wait, not in lists
+    "array": ("array", "limit", "running", "held", "before"),  # before: not in lists
     "launch": ("because", "in_s"),  # a machine could not launch it
     "lost-early": ("attempts", "in_s"),  # lost within seconds of their start
     "backoff": ("failures", "in_s"),

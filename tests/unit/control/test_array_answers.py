@@ -66,7 +66,7 @@ async def test_a_member_that_is_next_once_the_limit_is_free_ends_its_sentence(he
     context.scheduler.take([*blocked, *freed], context.clock.now())
     why = await here.live.why(f"{array}_0")
     assert why.code == "array"
-    assert why.numbers == {"array": array, "limit": 1, "running": 0, "before": 0}
+    assert why.numbers == {"array": array, "limit": 1, "running": 0, "held": (), "before": 0}
 
 
 @playing()

@@ -121,12 +121,15 @@ async def test_pausing_many_pauses_those_that_can_be_and_holds_those_that_wait(h
         await here.live.resume(OTHER, runs)
 
 
+@pytest.mark.parametrize("verb", ["pause", "hold"])
 @playing(devices=1)
-async def test_a_job_that_is_starting_is_paused_once_it_runs_and_loses_nothing(here: Bench) -> None:
+async def test_a_job_that_is_starting_is_paused_once_it_runs_and_loses_nothing(
+    here: Bench, verb: str
+) -> None:
     here.memory.hang("1")
     job = await here.submit("forever")
     await here.reached(job, State.STARTING)
-    await here.live.pause(ME, job)
+    await getattr(here.live, verb)(ME, job)
     here.memory.release(job)
     await here.reached(job, State.PAUSED)
     await here.live.resume(ME, job)

@@ -108,12 +108,15 @@ async def test_u14_members_of_an_array_that_wait_for_its_limit_say_what_the_othe
     status = here.live.status()
     assert (status.waiting, status.held) == (4, 0)
     found = (await here.live.why(last)).numbers
-    assert found == {"array": array.id, "limit": 2, "running": 0, "before": 3}
+    assert found == {"array": array.id, "limit": 2, "running": 0, "held": (), "before": 3}
     here.memory.finish(first)
     await here.reached(array.jobs[0], State.RUNNING)
     await here.settle()
     found = (await here.live.why(last)).numbers
-    assert found == {"array": array.id, "limit": 2, "running": 1, "before": 2}
+    assert found == {"array": array.id, "limit": 2, "running": 1, "held": (), "before": 2}
+    await here.live.hold(ME, array.jobs[1])
+    found = (await here.live.why(last)).numbers
+    assert found["held"] == (array.jobs[1],)
 
 
 @playing(devices=4)

@@ -140,8 +140,9 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
         {"after": (), "fails": ""},
     ],
     "array": [
-        {"array": "7", "limit": 2, "running": 2, "before": 3},
-        {"array": "7", "limit": 2, "running": 0},
+        {"array": "7", "limit": 2, "running": 2, "held": (), "before": 3},
+        {"array": "7", "limit": 2, "running": 1, "held": ("7_0",), "before": 3},
+        {"array": "7", "limit": 2, "running": 0, "held": ()},
     ],
     "launch": [{"because": "no processes are left", "in_s": 8.0}],
     "lost-early": [{"attempts": 5, "in_s": 8.0}],

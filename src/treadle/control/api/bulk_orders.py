@@ -203,18 +203,15 @@ class Orders:
         if not records:
             because, instead = wrong[alive[0].id]
             raise ConflictError(because, hint=instead.format(alive[0].id))
-        facts = [JobHeld(each.id, USER, self._pauses(each, how, once=True), by) for each in records]
+        facts = [JobHeld(each.id, USER, self._pauses(each, how), by) for each in records]
         return _Planned(identity, records, facts)
 
-    def _pauses(self, record: JobRecord, how: Pause, *, once: bool = False) -> Pause | None:
-        """How a job is paused that runs; None if it does not, or cannot be.
-
-        once: also one that is starting, once it runs.
-        """
+    def _pauses(self, record: JobRecord, how: Pause) -> Pause | None:
+        """How a job is paused that runs, or once it does; None if it waits, or cannot be."""
         row = self._context.row(record.id)
-        if row is None or (once and row.phase is Phase.STARTING):
-            return None if row is None else how
-        return how if row.phase is Phase.RUNNING and how in row.pauses else None
+        if row is None or row.phase not in {Phase.STARTING, Phase.RUNNING}:
+            return None
+        return how if row.phase is Phase.STARTING or how in row.pauses else None
 
     def _not_paused(self, record: JobRecord, how: Pause) -> tuple[str, ...]:
         """Why it cannot be paused so, and what to do instead; empty if it can be."""
@@ -271,7 +268,7 @@ class Orders:
         row = self._context.row(record.id)
         if row is None or row.allocation is None or row.id in self._context.scheduler.paused:
             return True
-        return row.spec.resumable or (row.phase is Phase.RUNNING and Pause.FROZEN in row.pauses)
+        return row.spec.resumable or self._pauses(record, Pause.FROZEN) is not None
 
     def _can_release(self, record: JobRecord) -> bool:
         blocked = self._context.scheduler.blocked.get(record.id, ())

@@ -25,7 +25,7 @@ from treadle.wire.learned import (
     LearnedSpeed,
 )
 from treadle.wire.machine import Role, Who
-from treadle.wire.problems import NotAllowedError, NotFoundError
+from treadle.wire.problems import NotAllowedError, UnknownNameError
 
 LISTED_MAX = 500
 DETAILED_MAX = 8  # scripts of one name
@@ -71,7 +71,7 @@ class Lessons:
         script, user = request.script, request.user or who.user
         known = _called(self._context, script, user) if script else {}
         if not known:
-            raise NotFoundError(
+            raise UnknownNameError(
                 f"nothing was learned of a script {script[:80]!r} of {user}",
                 hint="treadle learned lists them",
             )

@@ -99,9 +99,13 @@ def _gated(context: Context, record: JobRecord) -> Reason | None:
         return because("dependency", after=after, fails=_fails(context, record))
     if ARRAY not in held:
         return None
-    through = [context.row(name) for name in context.gates.through(record.array)]
-    running = sum(row is not None and row.phase is not Phase.WAITING for row in through)
-    return because("array", array=record.array, limit=record.array_limit, running=running)
+    through, blocked = context.gates.through(record.array), context.scheduler.blocked
+    kept = tuple(name for name in through if USER in blocked.get(name, ()))
+    rows = [context.row(name) for name in through if name not in kept]
+    running = sum(row is not None and row.phase is not Phase.WAITING for row in rows)
+    return because(
+        "array", array=record.array, limit=record.array_limit, running=running, held=kept
+    )
 
 
 def _fails(context: Context, record: JobRecord) -> str:
