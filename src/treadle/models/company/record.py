@@ -50,7 +50,7 @@ class CompanyRecord:
             aim = min(max(known * measured / predicted, low), high)
             self._factors[key] = known + weight * (aim - known)
             if together is not None and len(kinds) == 2:
-                self._done[key] = round(together, 3)
+                self._done[key] = round(min(together, 2.0), 3)  # Beyond is the noise of both.
         while len(self._factors) > PAIRS_MAX:
             self._drop(next(iter(self._factors)))
         self.revision += 1
