@@ -107,16 +107,17 @@ class Asking:
         dropped = {name for name in self._plan.dropped if self._waits(name)}
         found = {name for name in dropped if rows[name].only_on or not in_order}
         found |= self._more(found)
-        held = (name for part in refused for name in part.jobs)
-        found.update(name for name in held if rows[name].allocation is not None)
-        found.update(self._plan.kept)
+        if self._others_fit(found):
+            held = (name for part in refused for name in part.jobs)
+            found.update(name for name in held if rows[name].allocation is not None)
+            found.update(self._plan.kept)
         return found
 
-    def others_fit(self, aside: Set[JobId]) -> bool:
-        """Whether what is free has room for a waiting job that is not left aside."""
+    def _others_fit(self, dropped: Set[JobId]) -> bool:
+        """Whether what is free has room for a waiting job that is shown and was not dropped."""
         room, tried = self._plan.room, set[object]()
         for job in self._waiting if room.free.total else ():
-            if job.id in aside or not self._waits(job.id):
+            if job.id in self._aside or job.id in dropped or not self._waits(job.id):
                 continue
             least = job.spec.sizes[0]
             kind = (least, room.needs(job), job.spec.tenant, self._level[job.id])

@@ -139,8 +139,6 @@ class Live(Wrapper):
             if draft.in_vain <= aside:
                 break
             aside |= draft.in_vain
-            if not draft.asking.others_fit(aside):
-                break
             draft = self._draft(facts, aside)
             refused += draft.refused
         return self._schedule(facts, draft, refused, first)
@@ -180,7 +178,7 @@ class Live(Wrapper):
             turns=turns,
             in_turn={name: at for name, at in turns.items() if at > snapshot.now},
             parking=parking,
-            in_vain=_still_in_vain(before.in_vain, eligible, snapshot),
+            in_vain=_still_in_vain(before.in_vain, eligible, level_of, snapshot),
         )
 
     def _draft(self, facts: _Facts, aside: Set[JobId]) -> _Draft:
@@ -326,16 +324,20 @@ def _chosen_in_vain(first: _Draft, facts: _Facts) -> dict[JobId, float]:
 
 
 def _still_in_vain(
-    before: Mapping[JobId, float], eligible: Eligibility, snapshot: Snapshot
+    before: Mapping[JobId, float], eligible: Eligibility, level_of: LevelOf, snapshot: Snapshot
 ) -> dict[JobId, float]:
-    """Those of before that still wait, and have room nowhere."""
+    """Those of before that still wait, have room nowhere, and for which no job makes way."""
     rows, place = snapshot.jobs, eligible.room.place
-    late = {name: at for name, at in before.items() if at > snapshot.now and name in rows}
-    return {
-        name: at
-        for name, at in late.items()
-        if (job := rows[name]).allocation is None and place(job, job.spec.sizes[0]) is None
-    }
+    lowest = max(map(level_of, eligible.holding), default=None) if before else None
+    found = {}
+    for name, at in before.items():
+        job = rows.get(name)
+        if job is None or job.allocation is not None or at <= snapshot.now:
+            continue
+        last = lowest is None or level_of(job) >= lowest
+        if last and place(job, job.spec.sizes[0]) is None:
+            found[name] = at
+    return found
 
 
 def _in_the_way(plan: Plan, facts: _Facts) -> frozenset[JobId]:

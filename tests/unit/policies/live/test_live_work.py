@@ -8,6 +8,7 @@ from treadle.core.actions import Stop
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import JobFinished, JobStarted, JobStopped, JobSubmitted
 from treadle.core.job import JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.scaling import ScalingModel
@@ -130,6 +131,20 @@ def test_a_job_that_was_chosen_in_vain_is_shown_again_once_there_is_room(name: s
     assert (world.policy.asked, world.policy.shown) == (1, 1)
     world.step(3.0, JobFinished("devices", world.scheduler.jobs["devices"].action))
     assert world.scheduler.jobs["large"].allocation is not None
+
+
+@pytest.mark.parametrize("name", ["backfill", "srtf", "weave-l"])
+def test_an_urgent_job_that_was_chosen_in_vain_is_shown_where_others_make_way(name: str) -> None:
+    world = World(name, Cluster(tuple(Node(f"n{n}", n, memory_gib=1000.0) for n in (1, 3))))
+    low = JobSpec("low", 1e6, exclusive=True, host_memory_gib=200.0)
+    memory = JobSpec("memory", 1e6, (2,), resumable=False, exclusive=True, host_memory_gib=900.0)
+    scheduler, large = world.scheduler, JobSpec("large", 1e4, host_memory_gib=500.0, priority=5)
+    world.step(0.0, JobSubmitted(memory))
+    started = scheduler.step([JobSubmitted(low)], 1.0)
+    scheduler.step([JobSubmitted(large)], 2.0)
+    assert scheduler.jobs["large"].allocation is None, "low starts just now"
+    scheduler.step([JobStarted(one.job, one.id, 0.0, 1.0) for one in started], 3.0)
+    assert scheduler.jobs["low"].phase is Phase.STOPPING
 
 
 @pytest.mark.parametrize("name", ["backfill", "srtf", "las", "weave-l"])
