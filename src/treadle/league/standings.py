@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from treadle.league.processes import Outcome
 
@@ -26,6 +26,10 @@ _TAIL = 0.025  # of resampled values, on each side of a 95 % interval
 # A row without figures is a loss: it counts as this many times the worst mean of its class, or of
 # the best where no row of the class has figures.
 LOSS = 2.0
+_MEANS = (  # figures of a cell whose mean over the seeds is the row's
+    *("p99_s", "longest_s", "makespan_s", "unfairness", "moves", "decide_cpu_s"),
+    *("bound_alone_s", "bound_shared_s"),
+)
 
 
 class Played(NamedTuple):
@@ -150,6 +154,7 @@ def _row(workload: str, policy: str, group: str, outcomes: Sequence[Outcome]) ->
         cut_off_s = max(one.cut_off_s for one in outcomes)
         return replace(row, trouble=troubles[0], cpu_max_s=cut_off_s)
     means = [one.mean_s for one in found]
+    over_seeds: dict[str, Any] = {n: _mean([getattr(f, n) for f in found]) for n in _MEANS}
     low_s, high_s = interval(means) if len(found) > 1 else middle(found[0].resampled_s)
     return replace(
         row,
@@ -158,16 +163,9 @@ def _row(workload: str, policy: str, group: str, outcomes: Sequence[Outcome]) ->
         resampled_s=found[0].resampled_s if len(found) == 1 else (),
         low_s=low_s,
         high_s=high_s,
-        p99_s=_mean([one.p99_s for one in found]),
-        longest_s=_mean([one.longest_s for one in found]),
-        makespan_s=_mean([one.makespan_s for one in found]),
-        unfairness=_mean([one.unfairness for one in found]),
-        moves=_mean([one.moves for one in found]),
-        decide_cpu_s=_mean([one.decide_cpu_s for one in found]),
+        **over_seeds,
         cpu_max_s=max(one.cpu_s for one in found),
         peak_mb=max(one.peak_mb for one in found),
-        bound_alone_s=_mean([one.bound_alone_s for one in found]),
-        bound_shared_s=_mean([one.bound_shared_s for one in found]),
     )
 
 

@@ -339,8 +339,7 @@ def _group(name: str, histories: Sequence[JobHistory]) -> Group:
 
 
 def _jct_s(history: JobHistory) -> float:
-    assert history.ended_at is not None, f"job {history.spec.id} is {history.status} and has no end"
-    return history.ended_at - history.submitted_at
+    return _ended_at(history) - history.submitted_at
 
 
 def _ended_at(history: JobHistory) -> float:

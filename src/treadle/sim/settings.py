@@ -25,36 +25,18 @@ COST_FILE_MAX = 1_000_000  # bytes
 SECONDS_MAX = 1e8  # three years: no restart and no round is longer
 
 
-def _tokens(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
-    return TokenModel(base, times)
-
-
-def _staggered(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
-    return StaggeredModel(base, times=times)
-
-
-def _staggered_worst(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
-    return StaggeredModel(base, times=times, ordering="worst")
-
-
-def _staggered_unmatched(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
-    return StaggeredModel(base, times=times, penalties=PENALTIES_UNMATCHED)
-
-
-def _gaps(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
-    return GapsModel(base, times=times)
-
-
 FACTOR = "factor"
 # Treadle's own model (tokens), and what published simulators assume: Muri's lock step with jobs in
 # the best or the worst order, or with the authors' penalty for groups formed without matching; and
 # opportunistic jobs in the gaps of guaranteed ones. Not here: one factor for all, of the effects.
 _MODELS: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel]] = {
-    "tokens": _tokens,
-    "staggered": _staggered,
-    "staggered-worst": _staggered_worst,
-    "staggered-unmatched": _staggered_unmatched,
-    "gaps": _gaps,
+    "tokens": TokenModel,
+    "staggered": lambda base, times: StaggeredModel(base, times=times),
+    "staggered-worst": lambda base, times: StaggeredModel(base, times=times, ordering="worst"),
+    "staggered-unmatched": lambda base, times: StaggeredModel(
+        base, times=times, penalties=PENALTIES_UNMATCHED
+    ),
+    "gaps": lambda base, times: GapsModel(base, times=times),
 }
 SHARING = (*_MODELS, FACTOR)
 

@@ -1,6 +1,6 @@
 """A recorded run beside the same jobs under another policy, in the shape of a live what-if."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +9,12 @@ from treadle.core.job import JobId
 from treadle.core.wording import share
 from treadle.journal.journal import read
 from treadle.study.own_orders import CLOSE, error
-from treadle.study.snapshot_what_if import compared_note, unended_note
+from treadle.study.snapshot_what_if import compared_note, outcome, unended_note
 from treadle.study.whatif import Lived, observed, recorded, simulated, with_own_orders
 from treadle.traces.clusters import cluster as cluster_of
-from treadle.wire.what_if import Outcome, WhatIf, WhatIfJob, WhatIfRequest
+from treadle.wire.what_if import WhatIf, WhatIfJob, WhatIfRequest
+
+RECORDED = "the recorded machines"
 
 
 def journal_what_if(path: Path, asked: WhatIfRequest) -> WhatIf:
@@ -48,10 +50,11 @@ def journal_what_if(path: Path, asked: WhatIfRequest) -> WhatIf:
         )
         for job, lived in before.items()
     )
+    ends, machines = _completions(after), asked.cluster or RECORDED
     return WhatIf(
         at=0.0,
-        now=_outcome(here, "", before, both),
-        then=_outcome(policy, asked.cluster, after, both, len(before)),
+        now=outcome(here, RECORDED, _completions(before), both, len(before), from_now=False),
+        then=outcome(policy, machines, ends, both, len(before), from_now=False),
         jobs=jobs,
         spells_now=(),
         spells_then=(),
@@ -66,23 +69,3 @@ def journal_what_if(path: Path, asked: WhatIfRequest) -> WhatIf:
 
 def _completions(lived: Mapping[JobId, Lived]) -> dict[JobId, float]:
     return {job: each.completion_s for job, each in lived.items()}
-
-
-def _outcome(
-    policy: str,
-    cluster: str,
-    lived: Mapping[JobId, Lived],
-    both: Collection[JobId],
-    jobs: int | None = None,
-) -> Outcome:
-    """both: the jobs that end as recorded and in the simulation."""
-    ends = sorted(lived[job].completion_s for job in both)
-    return Outcome(
-        policy=policy,
-        cluster=cluster or "the recorded machines",
-        jobs=len(lived) if jobs is None else jobs,
-        ended=len(lived),
-        mean_completion_s=round(sum(ends) / len(ends), 3) if ends else None,
-        p90_completion_s=round(ends[int(0.9 * (len(ends) - 1) + 0.5)], 3) if ends else None,
-        makespan_s=None,
-    )

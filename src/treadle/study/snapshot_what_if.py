@@ -27,6 +27,7 @@ from treadle.core.wording import named_jobs, several
 from treadle.policies.base.placement import placement
 from treadle.policies.live.naming import wrapped
 from treadle.policies.registry import policy
+from treadle.reports.metrics import mean
 from treadle.sim.run import Simulation
 from treadle.sim.start_estimate import LiveStateEngine, World
 from treadle.study.what_if_later import later_notes
@@ -122,8 +123,8 @@ def what_if(snapshot: SnapshotFile, asked: WhatIfRequest) -> WhatIf:
     )
     return WhatIf(
         at=snapshot.wall_at,
-        now=_outcome(now_policy, here, kept, now, both),
-        then=_outcome(then_policy, there, others, then, both),
+        now=outcome(now_policy, _shape(here), now.ends, both, len(kept)),
+        then=outcome(then_policy, _shape(there), then.ends, both, len(others)),
         jobs=jobs,
         spells_now=tuple(now.spells),
         spells_then=tuple(then.spells),
@@ -304,20 +305,28 @@ class _Watch:
         self.run.spells.append(spell)
 
 
-def _outcome(
-    name: str, cluster: Cluster, jobs: Sequence[Job], run: _Run, both: Collection[JobId]
+def outcome(
+    name: str,
+    cluster: str,
+    ends: Mapping[JobId, float],
+    both: Collection[JobId],
+    jobs: int,
+    *,
+    from_now: bool = True,
 ) -> Outcome:
-    """both: the jobs that end in this simulation and in the other one."""
-    ends = sorted(run.ends[job] for job in both)
-    ended = sum(1 for job in jobs if job.id in run.ends)
+    """both: the jobs that end in this simulation and in the other one.
+
+    from_now: ends count from one moment, and not from each job's submission.
+    """
+    ordered = sorted(ends[job] for job in both)
     return Outcome(
         policy=name,
-        cluster=_shape(cluster),
-        jobs=len(jobs),
-        ended=ended,
-        mean_completion_s=_rounded(sum(ends) / len(ends)) if ends else None,
-        p90_completion_s=_rounded(ends[int(0.9 * (len(ends) - 1) + 0.5)]) if ends else None,
-        makespan_s=_rounded(ends[-1]) if ends and ended == len(jobs) else None,
+        cluster=cluster,
+        jobs=jobs,
+        ended=len(ends),
+        mean_completion_s=_rounded(mean(ordered)),
+        p90_completion_s=_rounded(ordered[int(0.9 * (len(ordered) - 1) + 0.5)] if both else None),
+        makespan_s=_rounded(ordered[-1]) if both and len(ends) == jobs and from_now else None,
     )
 
 

@@ -1,5 +1,6 @@
 """The policies of a run, one after another: a run may switch its policy at any moment."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -56,7 +57,7 @@ def _spell(recorder: Recorder, turn: PolicyFrom, to_at: float, *, first: bool, l
         return at is not None and (first or at >= turn.at) and (last or at < to_at)
 
     histories = recorder.histories.values()
-    ended = [history for history in histories if inside(history.ended_at)]
+    ended = Counter(history.status for history in histories if inside(history.ended_at))
     waits = [
         history.first_start_at - history.submitted_at
         for history in histories
@@ -70,10 +71,8 @@ def _spell(recorder: Recorder, turn: PolicyFrom, to_at: float, *, first: bool, l
         policy=turn.policy,
         from_s=turn.at,
         to_s=to_at,
-        submitted=sum(1 for history in histories if inside(history.submitted_at)),
-        finished=sum(1 for history in ended if history.status == "finished"),
-        failed=sum(1 for history in ended if history.status == "failed"),
-        cancelled=sum(1 for history in ended if history.status == "cancelled"),
+        submitted=sum(inside(history.submitted_at) for history in histories),
+        **{status: ended[status] for status in ("finished", "failed", "cancelled")},
         wait_mean_s=mean(waits),
         gpu_h=held_s / 3600.0,
     )
