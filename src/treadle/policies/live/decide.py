@@ -48,7 +48,7 @@ from treadle.wire.quotas import Quotas
 from treadle.wire.quotas import quotas as parse_quotas
 
 ROUNDS_MAX = 4  # the policy is asked again without what it could not have
-_AGAIN_S = 900.0  # what was refused is not weighed again sooner because of a policy's timer
+_AGAIN_S = 900.0  # what was refused, or chosen in vain, is not looked at sooner for no reason
 
 
 class Decision(NamedTuple):
