@@ -74,6 +74,7 @@ CLOCK_READERS |= {
     "engines/node/fence.py",
     "engines/node/recorded_processes.py",
     "engines/node/scope.py",
+    "engines/node/rank_launches.py",
     "engines/node/supervisor.py",
     "engines/node/turn_server.py",
     "engines/node/turn_link.py",

@@ -28,7 +28,7 @@ def launch(order: Start | Change) -> Launch:
 
 
 def gang(order: Start | Change) -> Gang:
-    return gang_of(order.id, launch(order), order.allocation, ADDRESSES, 29500)
+    return gang_of(order.id, launch(order), order.allocation, ADDRESSES, port=29500)
 
 
 class Agents:

@@ -28,13 +28,15 @@ from treadle.engines.node.members_files import TARGET
 from treadle.engines.node.output_capture import Log, Mask
 from treadle.engines.node.ranks import Rank
 
+ALONE = {"address": "", "interface": "", "part": None}  # no other node can take part
+
 
 class Attempt:
     """Two ranks whose other ends are held here."""
 
     def __init__(self, folder: Path) -> None:
         order: dict[str, Any] = {"folder": folder, "tag": "a", "ready_s": 60.0, "action": 1}
-        order |= {"devices": [0, 1], "plan": "", "ranks": [{"env": {}}, {"env": {}}]}
+        order |= {"devices": [0, 1], "plan": "", "ranks": [{"env": {}}, {"env": {}}], **ALONE}
         self.folder = folder
         self.told: list[Mapping[str, Any]] = []
         self.dismissed: list[tuple[int, bool]] = []
@@ -79,7 +81,8 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt
 
 
 def test_ranks_that_close_their_lines_have_not_spoken(tmp_path: Path) -> None:
-    order = {"tag": "a", "devices": [0, 1], "plan": "", "ranks": [{"env": {}}, {"env": {}}]}
+    order: dict[str, Any] = {"tag": "a", "devices": [0, 1], "plan": "", **ALONE}
+    order["ranks"] = [{"env": {}}, {"env": {}}]
     first = FirstMembers(order)
     ends = [socket.socket(fileno=newcomer.channel) for newcomer in first.newcomers(0.0)]
     ends[0].close()
@@ -155,7 +158,13 @@ def test_a_training_that_is_over_stays_so_while_a_loss_is_recovered(attempt: Att
 
 def test_a_newcomer_that_the_end_dismissed_does_not_count(attempt: Attempt) -> None:
     """It ends with 143, as it was asked to, after the training is over."""
-    target = {"action": 2, "devices": [0, 1, 2], "ranks": [{"env": {}}] * 3, "plan": ""}
+    target: dict[str, Any] = {
+        "action": 2,
+        "devices": [0, 1, 2],
+        "ranks": [{"env": {}}] * 3,
+        "plan": "",
+        **ALONE,
+    }
     (attempt.folder / TARGET).write_text(json.dumps(target))
     attempt.members.take_target(1.0)
     rank = Rank(2, 0, -1, Log(str(attempt.folder), "rank-2", 1024), Mask(()))

@@ -79,7 +79,7 @@ def test_members_meet_where_the_store_is_served_before_they_are_told_to(attempt:
     assert attempt.met == ["/usr/bin/python3.9"]
     _started(attempt)
     (form,) = attempt.hears("m0")
-    assert form.rendezvous == f"tcp:{WHERE}/group-1"  # type: ignore[union-attr]
+    assert form.rendezvous == f"tcp:{WHERE}-1"  # type: ignore[union-attr]
     assert [type(fact).__name__ for fact in attempt.facts] == ["Changed"]
     assert set(attempt.met) == {"/usr/bin/python3.9"}
 

@@ -57,6 +57,8 @@ class Profile:
     # Measured factors of its speed by type of device; the times above are of the first, which has
     # 1. Empty: it was measured on one type at most.
     by_type: tuple[tuple[str, float], ...] = ()
+    # While it runs: if this node stays, others join and leave without a restart. Empty: none do.
+    lead: str = ""
 
     def __post_init__(self) -> None:
         sizes = [size for size, _ in self.curve]

@@ -23,6 +23,18 @@ class AttemptId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """Of an attempt whose members may change over nodes: who coordinates them, and their places."""
+
+    term: int  # the order by which the controller appointed that node; another term is refused
+    leader: str  # the node whose supervisor coordinates
+    address: str
+    port: int
+    node: str  # of this part
+    devices: tuple[tuple[str, int], ...]  # of all nodes, in rank order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """The share that one node has in an attempt on several nodes. Its ranks are consecutive."""
 
@@ -33,6 +45,7 @@ class Part:
     world_size: int  # processes on all nodes
     port: int  # of the first node, for the ranks to meet at
     plan: str = ""  # of the whole attempt: the allocation of a part has none
+    team: Team | None = None  # None: its ranks stay as they are
 
     @property
     def master(self) -> str:

@@ -2,6 +2,8 @@
 
 size            the number of its devices
 devices         which devices, as many
+nodes=n0:4000:7 on which nodes, as long as that one stays: its supervisor coordinates, at that port,
+                by order 7
 plan            copies of the model, off-load and accumulation
 plan:shard      ZeRO: optimizer, gradients or parameters shared out
 plan:recompute  activations computed again
@@ -18,6 +20,7 @@ from treadle.core.plan import Plan
 
 PLAN = "plan"
 _MODEL = f"{PLAN}:model="
+_NODES = "nodes="
 
 
 def announced(*, shard: bool, recompute: bool, tensor: int, pipeline: int) -> tuple[str, ...]:
@@ -39,9 +42,42 @@ def may_change(
     different = set(before.differences(after))
     if "paused" in different:
         return different == {"paused"} and (after.paused is None or after.paused in pauses)
-    if before.nodes() != after.nodes() or not different <= set(words):
+    if not different <= set(words) or not _may_span(before, after, words):
         return False
     return PLAN not in different or allows(words, after.plan)
+
+
+def _may_span(before: Allocation, after: Allocation, words: Collection[str]) -> bool:
+    """Whether it may be on these nodes.
+
+    State that is split among members goes through a folder in memory, which is on one node.
+    """
+    if before.nodes() == after.nodes() and len(after.nodes()) == 1:
+        return True
+    found = leader(words)
+    split = not (before.plan.replicated and after.plan.replicated)
+    return found is not None and found.node in after.nodes() and not split
+
+
+class Leader(NamedTuple):
+    """The node whose supervisor coordinates members on others."""
+
+    node: str
+    port: int
+    term: int  # the order by which the controller appointed it
+
+    @property
+    def word(self) -> str:
+        return f"{_NODES}{self.node}:{self.port}:{self.term}"
+
+
+def leader(words: Iterable[str]) -> Leader | None:
+    """None: an attempt that announced these words stays on its nodes."""
+    for word in words:
+        if word.startswith(_NODES):
+            node, port, term = word.removeprefix(_NODES).rsplit(":", 2)
+            return Leader(node, int(port), int(term))
+    return None
 
 
 def allows(words: Iterable[str], plan: Plan) -> bool:

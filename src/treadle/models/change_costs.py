@@ -55,12 +55,17 @@ def change_s(job: Job, new: Allocation | None, default_s: float = RESTART_S) -> 
     if new.paused:
         return pause_s(job.spec, new.paused) + go_on_s(job.spec, new.paused)
     same = (new.plan, new.turn, new.host) == (held.plan, held.turn, held.host)
-    live = same and new.size != held.size and _nested(held, new)
+    live = same and new.size != held.size and _nested(held, new, job.spec.profile.lead)
     return resize_s(job.spec, default_s) if live else restart_s(job.spec, default_s)
 
 
-def _nested(held: Allocation, new: Allocation) -> bool:
-    """Whether it only gains or only loses devices of its nodes: the other ranks go on there."""
+def _nested(held: Allocation, new: Allocation, lead: str) -> bool:
+    """Whether it only gains or only loses devices: the other ranks go on there.
+
+    lead: the node that stays if others join or leave.
+    """
     mine, others = set(held.devices), set(new.devices)
     nested = mine <= others or others <= mine
-    return nested and set(held.nodes()) == set(new.nodes())
+    if set(held.nodes()) == set(new.nodes()):
+        return nested
+    return nested and lead in new.nodes() and new.plan.replicated

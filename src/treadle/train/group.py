@@ -26,6 +26,7 @@ __all__ = ["BrokenGroupError", "Group"]
 JOIN_S_MAX = 20.0  # for all peers to be there: one that hangs is waited for that long
 POLL_S = 50e-6
 LOOPBACK = "127.0.0.1:"
+GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 STOP_FOLLOWS_S = 5.0
 
 
@@ -54,6 +55,7 @@ class Group:
         self.size = 1
         self._timeout = timedelta(seconds=timeout_s)
         self._joined = False
+        self._own_interface = GLOO_INTERFACE in os.environ  # its user, or the agent, chose one
         self.version = 0  # of the group that stands or is being formed
         self._watched = False  # a coordinator cuts it if a member is lost
         self._connections = Connections()
@@ -98,8 +100,9 @@ class Group:
             _spare_survivors()
         if kind == "env":
             arguments["timeout"] = self._timeout
-        if where.startswith(LOOPBACK):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        if kind == "tcp" and not self._own_interface:
+            named = "lo" if where.startswith(LOOPBACK) else os.environ.get("TREADLE_INTERFACE")
+            os.environ |= {GLOO_INTERFACE: named} if named else {}
         try:
             if kind == "tcp":
                 store = store_at(where, join_s, lambda: self.is_cut)

@@ -52,7 +52,7 @@ from treadle.wire.machine import EventView
         (
             "JobStarted",
             {"changes": ["size"]},
-            "job 7 runs and can be changed on its node without a restart",
+            "job 7 runs and can be changed without a restart",
         ),
     ],
 )

@@ -4,8 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
-from treadle.core.live_plans import ModelSize, allows, announced, model_size
+from treadle.core.live_plans import (
+    Leader,
+    ModelSize,
+    allows,
+    announced,
+    leader,
+    may_change,
+    model_size,
+)
 from treadle.core.plan import Plan, plan_of
 
 degrees = st.integers(1, 64)
@@ -62,3 +72,33 @@ def test_the_size_of_a_model_comes_back_from_its_word() -> None:
     size = ModelSize(parameters=1000, batch=8, sequence=16, hidden=32, layers=2, heads=4)
     assert model_size(("plan", size.word)) == size
     assert model_size(("plan", "plan:model=1/2", "plan:model=0/1/1/1/1/1")) is None
+
+
+def _on(plan: str, *names: str) -> Allocation:
+    return Allocation(tuple(Device(name, 0) for name in names), plan=plan_of(plan))
+
+
+def test_the_node_that_coordinates_comes_back_from_its_word() -> None:
+    found = Leader("a-node", 4000, 17)
+    assert leader(("size", found.word)) == found
+    assert leader(("size", "devices", "host")) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "may"),
+    [
+        (_on("", "a"), _on("", "a", "b", "c"), True),
+        (_on("", "a", "b", "c"), _on("", "c", "a"), True),
+        (_on("", "a", "b"), _on("", "a", "c"), True),
+        (_on("", "a", "b"), _on("", "b"), False),  # the one that coordinates leaves
+        (_on("", "b"), _on("", "b", "c"), False),
+        (_on("zero-3", "a", "b"), _on("zero-3", "a"), False),  # no folder is on both
+        (_on("d2 recompute", "a", "b"), _on("d3 recompute", "a", "b", "c"), True),
+    ],
+)
+def test_an_attempt_changes_over_nodes_as_long_as_one_of_them_stays(
+    before: Allocation, after: Allocation, may: bool
+) -> None:
+    words = ("size", "devices", *announced(shard=True, recompute=True, tensor=1, pipeline=1))
+    assert may_change(before, after, (*words, Leader("a", 1, 1).word)) is may
+    assert not may_change(before, after, words)

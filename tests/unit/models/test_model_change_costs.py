@@ -41,6 +41,14 @@ def test_without_a_measurement_every_change_is_a_restart(new: Allocation | None)
     assert change_s(running(Profile()), new) == RESTART_S
 
 
+@pytest.mark.parametrize(("lead", "cost_s"), [("n0", 0.05), ("", 12.0), ("n1", 0.05), ("n2", 12.0)])
+def test_another_node_is_a_change_of_size_if_the_one_that_coordinates_stays(
+    lead: str, cost_s: float
+) -> None:
+    more = Allocation((*DEVICES[:2], Device("n1", 0)))
+    assert change_s(running(replace(MEASURED, lead=lead)), more) == cost_s
+
+
 def test_a_parameter_is_the_default_and_never_more() -> None:
     unknown = running(Profile()).spec
     assert restart_s(unknown, 78.0) == resize_s(unknown, 78.0) == 78.0

@@ -256,7 +256,7 @@ def _resizing(detail: JobDetail) -> str:
         return ""
     last = "" if detail.stall_s is None else f", stalled {detail.stall_s:.2f} s last time"
     restart = f"; a restart takes about {span(detail.restart_s)}" if detail.restart_s else ""
-    return f"on its node without a restart{last}{restart}"
+    return f"without a restart{last}{restart}"
 
 
 def _pausing(detail: JobDetail) -> str:

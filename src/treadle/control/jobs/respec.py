@@ -16,6 +16,7 @@ from treadle.control.learning import CLOSE, Expectation, JobLearner, Question
 from treadle.core.events import Event, JobProgressed, JobsLearned, JobUpdated
 from treadle.core.job import Job, JobId, JobSpec, Profile
 from treadle.core.lifecycle import Phase
+from treadle.core.live_plans import leader
 from treadle.core.scheduler import Scheduler
 from treadle.models.learning.kinds import closeness
 
@@ -119,7 +120,8 @@ class Respec:
         found = expected.profile
         if SIZE in record.changes:  # Its own last change counts, before what its kind has shown.
             stall_s = record.stall_s or found.resize_s or LIVE_CHANGE_S
-            found = replace(found, resize_s=stall_s)
+            lead = leader(record.changes)
+            found = replace(found, resize_s=stall_s, lead="" if lead is None else lead.node)
         elif row.phase is Phase.RUNNING:
             found = replace(found, resize_s=0.0)  # This attempt cannot, whatever others could.
         profile = spec.profile if _alike(spec.profile, found) else found
@@ -173,6 +175,8 @@ def worked_s(row: Job, now: float) -> float:
 def _alike(one: Profile, other: Profile) -> bool:
     """Whether a policy would decide the same by both."""
     if (one.size, one.model, one.measured) != (other.size, other.model, other.measured):
+        return False
+    if one.lead != other.lead:
         return False
     if [size for size, _ in one.curve] != [size for size, _ in other.curve]:
         return False

@@ -272,6 +272,8 @@ class Agent:
             beside=self._devices.beside,
             grant=None if self._grant is None else self._grant.path,
             checkpoints=checkpoints,
+            node=self.node.name,
+            address="" if self._grant is None else self.address,
         )
         session = Session(uuid4().hex, lambda: self._doubts.trouble)
         session.machine = Machine(
@@ -398,8 +400,10 @@ class Agent:
             await asyncio.sleep(FREE_LOOK_S)
             machine = self._of(asked.session).machine
         objection = await machine.objection(asked.allocation)
-        port = 0 if objection else free_port(self.address)
-        return messages.Prepared(free=not objection, objection=objection, port=port)
+        if objection:
+            return messages.Prepared(free=False, objection=objection)
+        port, lead_port = free_port(self.address), free_port(self.address)
+        return messages.Prepared(free=True, port=port, lead_port=lead_port)
 
     async def _gone(self, asked: messages.GoneAsked) -> messages.Gone:
         """By the marks of attempts: the first thing of an attempt, and the last that goes."""

@@ -115,6 +115,7 @@ class AttemptLaunch:
             "action": action,
             "devices": document["devices"],
             "plan": document["plan"],
+            "part": document["part"],
             "ranks": ranks,
         }
 

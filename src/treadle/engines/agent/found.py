@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Device
 from treadle.core.job import JobId
@@ -72,7 +74,7 @@ class Found(NamedTuple):
         written = None if self.supervisor is None else self.supervisor.part
         if written is None:
             return None
-        return Part(**{**written, "addresses": tuple(written["addresses"])})
+        return msgspec.convert(written, Part)
 
     def allocation(self, node: str) -> Allocation | None:
         """The devices that it has, if its supervisor wrote them down."""

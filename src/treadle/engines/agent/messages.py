@@ -149,6 +149,7 @@ class Prepared:
     free: bool
     objection: str = ""  # why nothing may be launched there
     port: int = 0  # a free one of the node's address
+    lead_port: int = 0  # another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

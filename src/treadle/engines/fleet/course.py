@@ -1,14 +1,15 @@
 """The orders about one job and what its parts say, as a state machine without any I/O.
 
-    an attempt runs on one node and can  -> pass the order on to its agent; if it is refused, the
-      carry out the order while it runs     attempt goes on as it was, or is stopped for the order
+    an attempt runs and can carry out    -> pass the order on to its agents, those of new nodes once
+      the order while it runs               these are ready; if it is refused, the attempt goes on
+                                            as it was, or is stopped for the order
     an attempt runs and an order came    -> stop all its parts, wait for the end
     nothing runs                         -> begin the newest order to launch, if there is one
 
 A newer order replaces an older one. Each method answers with what has to be done, in order.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -16,12 +17,12 @@ from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.allocation import Pause
 from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.errors import EngineError
-from treadle.core.events import AttemptEnded, Event, TrainingEnded
+from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.core.live_plans import may_change
 from treadle.engines.agent.messages import Refused, Wanted
-from treadle.engines.fleet.gang import Gang, Word
+from treadle.engines.fleet.gang import Gang, Seat, Word
 
 Launching = Start | Change
 
@@ -85,7 +86,7 @@ class Course:
         """
         gone = [gang for gang in self.behind if gang.over or gang.changes or gang.left]
         self.behind = tuple(gang for gang in self.behind if gang not in gone)
-        return bool(self.behind)
+        return bool(self.behind) or (self.gang is not None and self.gang.leaves)
 
     def order(self, action: Action, ask: Ask, behind: tuple[Gang, ...] = ()) -> list[Effect]:
         """Take an order. behind: what runs of the jobs of its `after`."""
@@ -93,18 +94,20 @@ class Course:
         if isinstance(action, Stop):
             return self._order_stop(action)
         self.behind = behind
-        gang = self.gang
+        gang, self.beginning = self.gang, None
         if gang is None and action.allocation.paused:  # Nothing runs that could be paused.
             return [Tell(AttemptEnded(self.job, action.id, 0, How.STOPPED))]
         if gang is None:
             self.beginning = action
             return [Begin(action)]
         if self._can_change(gang, action):
+            if {*gang.nodes, *action.allocation.nodes()} != {*gang.nodes[:1]}:
+                self._next, self.beginning = None, action
+                return [Begin(action)]
             # If it cannot be said how, it ends for the order, and its launch says why not.
             with suppress(EngineError):
-                gang.change(action.id, action.allocation, ask(action))
-                self._next = None
-                return self._sent(gang, gang.nodes)
+                seat = Seat(action.allocation, ask(action), action.id)
+                return self.changing(action, gang, {gang.nodes[0]: seat})
         self._next = action
         return [] if gang.training_over else self._stop_gang(gang, action.id)
 
@@ -118,15 +121,15 @@ class Course:
 
     def _can_change(self, gang: Gang, order: Launching) -> bool:
         """Whether the attempt itself may carry out the order."""
-        seat = gang.alone
-        if seat is None or seat.allocation is None or gang.stopping:
+        held = gang.ordered
+        if gang.lead is None or held is None or gang.stopping:
             return False
-        if not isinstance(order, Change) or self._stop is not None or seat.lost:
+        if not isinstance(order, Change) or self._stop is not None or gang.lost:
             return False
-        pauses = "paused" in seat.allocation.differences(order.allocation)
-        if not (gang.changes or pauses):
+        pauses = "paused" in held.differences(order.allocation)
+        if not (gang.changes or pauses) or (pauses and gang.alone is None):
             return False
-        return may_change(seat.allocation, order.allocation, gang.changes, tuple(Pause))
+        return may_change(held, order.allocation, gang.changes, tuple(Pause))
 
     def _stop_gang(self, gang: Gang, order: int) -> list[Effect]:
         return self._sent(gang, gang.stop(order))
@@ -134,6 +137,12 @@ class Course:
     def _sent(self, gang: Gang, nodes: Iterable[str]) -> list[Effect]:
         found = ((node, gang.wanted(node)) for node in nodes)
         return [Send(node, wanted) for node, wanted in found if wanted is not None]
+
+    def changing(self, order: Launching, gang: Gang, seats: Mapping[str, Seat]) -> list[Effect]:
+        """The attempt is given the order, with these parts."""
+        self._next = self.beginning = None
+        gang.change(order.id, seats)
+        return self._sent(gang, seats)
 
     # -- launches -------------------------------------------------------------------------------
 
@@ -156,6 +165,12 @@ class Course:
         if self.beginning is not order:
             return []
         self.beginning = None
+        if (gang := self.gang) is not None:
+            why = error or "a node of it is not there now"
+            refused = Refused(self.job, order.id, gang.attempt.number, gang.changes, why)
+            launch = None if gang.lead is None else gang.lead.launch
+            started = gang.keep(refused, gang.held, order.allocation, launch)
+            return self._kept(gang, refused, started, order)
         code = NOT_LAUNCHED_CODE if how is How.ENGINE_ERROR else None
         ended = AttemptEnded(self.job, order.id, 0, how, code, error=error)
         ended = replace(ended, only_on=only_on, only_because=only_because)
@@ -179,9 +194,19 @@ class Course:
             return []
         if (wanted.attempt.number, wanted.action) != (refused.attempt, refused.action):
             return []
-        if (started := gang.refuse(refused)) is not None and not gang.training_over:
+        if gang.seats[node] is not gang.lead or (after := gang.ordered) is None:
+            return []
+        order = Change(refused.action, self.job, after)
+        effects = self._kept(gang, refused, gang.refuse(refused), order)
+        return effects + self._sent(gang, gang.dismissed())
+
+    def _kept(
+        self, gang: Gang, refused: Refused, started: JobStarted | None, order: Launching
+    ) -> list[Effect]:
+        """It goes on as it was, or ends to be launched by that order."""
+        if started is not None and not gang.training_over:
             return [Tell(started)]
-        self._next = Change(refused.action, self.job, wanted.allocation)
+        self._next = order
         # One whose training is over would lose it all if it were stopped and launched again.
         return [] if gang.training_over else self._stop_gang(gang, refused.action)
 
@@ -214,7 +239,7 @@ class Course:
         """What follows once the attempt is over."""
         if not gang.over:
             return []
-        self.gang = None
+        self.gang = self.beginning = None
         if self._next is not None and self._next.allocation.paused:
             self._stop, self._next = self._next.id, None  # It cannot be launched paused.
         ended = gang.end()

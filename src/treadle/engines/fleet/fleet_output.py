@@ -146,10 +146,10 @@ def _complete(parts: Mapping[str, Part | None]) -> bool:
 
 def _place_in(parts: Mapping[str, Part | None], attempt: AttemptId, rank: int) -> Place:
     for node, part in parts.items():
-        if part is None and len(parts) == 1:
-            return Place(node, rank)
         if part is not None and part.first_rank <= rank < part.first_rank + part.ranks:
             return Place(node, rank - part.first_rank, part.world_size)
+    for node in [node for node, part in parts.items() if part is None]:
+        return Place(node, rank)  # On which it is, or began before others joined it.
     world = max((part.world_size for part in parts.values() if part is not None), default=0)
     if 0 <= rank < world:
         raise NodeAwayError(f"the node of rank {rank} of job {attempt.job} is not there now")

@@ -4,7 +4,8 @@ Whatever the order in which the parts speak: there is at most one start and exac
 start comes after the end. The attempt has started when all parts have. A part that ends badly ends
 the attempt: the others are stopped, and the first that ended badly says how and why.
 
-On one node it may start more than once: each change that it makes while it runs is told so.
+If its members can change it may start more than once: each change is told so. The part speaks for
+all then whose supervisor coordinates them. Parts join and leave without a word about the attempt.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,9 +14,12 @@ from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
+from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded, Event, JobPaused, JobStarted, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
+from treadle.core.live_plans import leader
+from treadle.core.plan import DATA_PARALLEL, plan_of
 from treadle.engines.agent.messages import Refused, Wanted
 
 Word = JobStarted | JobPaused | TrainingEnded | AttemptEnded
@@ -42,6 +46,8 @@ class Seat:
     lost: bool = False  # its node is lost: what ran there may run on (lost_parts.py)
     machine: str = ""  # on which it was when it was lost; empty: not known
     stray: bool = False  # lost as an attempt that its controller does not know: it is stopped there
+    joining: bool = False  # in an order to change that has no answer yet
+    leaving: bool = False  # its members leave, and then it ends
 
     @property
     def holds(self) -> Allocation | None:
@@ -100,6 +106,31 @@ class Gang:
         return next(iter(self.seats.values())) if len(self.seats) == 1 else None
 
     @property
+    def lead(self) -> Seat | None:
+        """The part that speaks for all: the only one, or the one that coordinates the others."""
+        found = leader(self.changes)
+        return self.alone or (None if found is None else self.seats.get(found.node))
+
+    @property
+    def leaves(self) -> bool:
+        """Whether parts of it are about to end, while it goes on."""
+        return any(seat.leaving for seat in self.seats.values())
+
+    @property
+    def held(self) -> Allocation | None:
+        """What all parts together were last reported to have; None: that is not known."""
+        return _whole([(s.before, s.launch_before) for s in self.seats.values() if not s.joining])
+
+    @property
+    def ordered(self) -> Allocation | None:
+        """What all parts together are to have."""
+        return _whole([(s.allocation, s.launch) for s in self.seats.values() if not s.leaving])
+
+    @property
+    def lost(self) -> bool:
+        return any(seat.lost for seat in self.seats.values())
+
+    @property
     def left(self) -> bool:
         """Whether it is paused, and others may have its devices."""
         seat = self.alone
@@ -117,7 +148,7 @@ class Gang:
 
     @property
     def stopping(self) -> bool:
-        return any(seat.stopping for seat in self.seats.values())
+        return any(seat.stopping and not seat.joining for seat in self.seats.values())
 
     def reports_from(self, node: str) -> bool:
         """Whether what a job reports there is of this attempt, as it goes on.
@@ -150,11 +181,16 @@ class Gang:
         self._stop_ordered = True
         return self._stop_rest(order)
 
-    def change(self, order: int, allocation: Allocation, launch: Launch) -> None:
-        """Its only part is given an order that it may carry out while it runs."""
-        seat = self.alone
-        assert seat is not None, "only an attempt on one node changes while it runs"
-        seat.sent, seat.allocation, seat.launch = order, allocation, launch
+    def change(self, order: int, seats: Mapping[str, Seat]) -> None:
+        """It is given an order that it may carry out while it runs, with these parts."""
+        for node, new in seats.items():
+            if (seat := self.seats.get(node)) is not None:
+                seat.sent, seat.allocation, seat.launch = order, new.allocation, new.launch
+            elif new.launch is not None:
+                own = replace(new.launch, attempt=self.attempt.number, nonce=self.attempt.nonce)
+                self.seats[node] = replace(new, launch=own, joining=True)
+        for node, seat in self.seats.items():
+            seat.leaving = node not in seats
 
     def _stop_rest(self, order: int) -> tuple[str, ...]:
         found = []
@@ -182,9 +218,12 @@ class Gang:
             case JobPaused():
                 return self._hear_pause(seat, fact)
             case TrainingEnded():
-                self.training_over = self.alone is not None
+                self.training_over = seat is self.lead
                 silent = self.stopping or not self.training_over
                 return Heard(() if silent else (fact,))
+            case _ if seat.leaving or seat.joining:
+                del self.seats[node]  # If it was to join, the one that coordinates misses it.
+                return Heard()
             case _:
                 return self._hear_end(seat, _explained(node, fact))
 
@@ -212,14 +251,28 @@ class Gang:
             seat.ended, seat.settled = self._lost(seat), True
 
     def refuse(self, refused: Refused) -> JobStarted | None:
-        """Its only part could not change. It goes on as it was if it was to have more: the word of
-        that. None if it has to end for the order."""
-        seat = self.alone
-        assert seat is not None, "only an attempt on one node changes while it runs"
-        before, after, launch = seat.before, seat.allocation, seat.launch
+        """It could not change. It goes on as it was if it was to have more: the word of that. None
+        if it has to end for the order."""
+        before, after, seat = self.held, self.ordered, self.lead
+        launch = None if seat is None else seat.launch
         self.changes = refused.changes
-        seat.allocation, seat.launch = before, seat.launch_before
-        if not refused.why or before is None or after is None or launch is None:
+        for seat in self.seats.values():
+            if seat.joining:
+                seat.stopping = seat.leaving = True
+            else:
+                seat.allocation, seat.launch, seat.leaving = seat.before, seat.launch_before, False
+        return self.keep(refused, before, after, launch)
+
+    def keep(
+        self,
+        refused: Refused,
+        before: Allocation | None,
+        after: Allocation | None,
+        launch: Launch | None,
+    ) -> JobStarted | None:
+        """The word that it goes on as it was, if it can. launch: how it was to change."""
+        seat = self.lead
+        if seat is None or launch is None or not refused.why or before is None or after is None:
             return None
         # The same: it was refused before a restart of the controller, and is ordered again.
         if before != after and not before.grows_to(after):
@@ -237,12 +290,17 @@ class Gang:
         )
         return seat.started
 
+    def dismissed(self) -> tuple[str, ...]:
+        """Nodes whose parts were to join and are not wanted any more."""
+        return tuple(node for node, seat in self.seats.items() if seat.joining and seat.stopping)
+
     def _hear_start(self, seat: Seat, fact: JobStarted) -> Heard:
         if seat.ended is not None or fact.action != seat.sent or self.stopping:
             return Heard()
         seat.started = fact
-        starts = [each.started for each in self.seats.values() if each.started is not None]
-        if self._cause is not None or len(starts) < len(self.seats):
+        parts = [each for each in self.seats.values() if not (each.joining or each.leaving)]
+        starts = [each.started for each in parts if each.started is not None]
+        if self._cause is not None or len(starts) < len(parts):
             return Heard()
         if self.alone is not None:
             self.started, self.changes = True, fact.changes
@@ -250,11 +308,19 @@ class Gang:
                 seat.allocation = seat.allocation.as_paused(None)
             seat.reach()
             return Heard((fact,))
-        if self.started:
+        spoken = next((start for start in starts if leader(start.changes) is not None), None)
+        if self.started and spoken is not fact:
             return Heard()
+        self.changes = () if spoken is None else spoken.changes
+        for each in self.seats.values():
+            each.joining = False
+            each.reach()
+        fact = replace(fact, changes=self.changes, pauses=())
+        if not self.started:
+            at = [start.started_at for start in starts if start.started_at is not None]
+            fact = replace(fact, started_at=max(at, default=None))
         self.started = True
-        at = [start.started_at for start in starts if start.started_at is not None]
-        return Heard((replace(fact, changes=(), pauses=(), started_at=max(at, default=None)),))
+        return Heard((fact,))
 
     def _hear_pause(self, seat: Seat, fact: JobPaused) -> Heard:
         """Its only part is paused, or could not go on."""
@@ -325,6 +391,20 @@ class Gang:
             started_at=started_at,
             node_lost=True,
         )
+
+
+def _whole(parts: Iterable[tuple[Allocation | None, Launch | None]]) -> Allocation | None:
+    """All of them as one allocation; None if that of one is not known."""
+    devices: list[Device] = []
+    whole: Allocation | None = None
+    plan = DATA_PARALLEL
+    for own, launch in parts:
+        if own is None:
+            return None
+        part = None if launch is None else launch.part
+        plan = own.plan if part is None else plan_of(part.plan)
+        whole, devices = own, [*devices, *own.devices]
+    return None if whole is None else replace(whole, devices=tuple(devices), plan=plan)
 
 
 def _explained(node: str, ended: AttemptEnded) -> AttemptEnded:

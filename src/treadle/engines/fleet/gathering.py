@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.errors import EngineError
 from treadle.engines.agent import messages
 from treadle.engines.fleet.course import Launching
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Joined
-from treadle.engines.fleet.split import parts_of
 
 WAIT_S = 5.0  # of one call, for devices that another job releases
 
@@ -18,6 +18,7 @@ WAIT_S = 5.0  # of one call, for devices that another job releases
 class Ready(NamedTuple):
     objection: str = ""  # why it cannot be launched there
     port: int = 0  # for the rendezvous, on the first node
+    lead_port: int = 0  # for its supervisor, to coordinate members; 0: they stay as they are
 
 
 def objection(
@@ -38,16 +39,20 @@ def objection(
 
 
 async def gathered(
-    order: Launching, clients: Mapping[str, NodeClient], wanted: Callable[[], bool]
+    parts: Mapping[str, Allocation],
+    clients: Mapping[str, NodeClient],
+    wanted: Callable[[], bool],
 ) -> Ready:
-    """wanted: whether the order still stands. Raises EngineError if it can never be carried out."""
-    parts = parts_of(order.allocation)
+    """parts: of each node. wanted: whether the order still stands.
+
+    Raises EngineError if it can never be carried out.
+    """
     while wanted():
         missing = [node for node in parts if node not in clients]
         if missing:
             return Ready(f"node {missing[0]} is not there now")
         answers = await asyncio.gather(
-            *(_prepared(clients[node], order, node) for node in parts), return_exceptions=True
+            *(_prepared(clients[node], own) for node, own in parts.items()), return_exceptions=True
         )
         errors = [answer for answer in answers if isinstance(answer, BaseException)]
         for error in errors:
@@ -59,13 +64,11 @@ async def gathered(
         if objection := next((each.objection for each in ready if each.objection), ""):
             return Ready(objection)
         if all(each.free for each in ready):
-            return Ready(port=ready[0].port)
+            return Ready(port=ready[0].port, lead_port=ready[0].lead_port)
     return Ready("the order was superseded")
 
 
-async def _prepared(client: NodeClient, order: Launching, node: str) -> messages.Prepared:
-    own = parts_of(order.allocation)[node]
-
+async def _prepared(client: NodeClient, own: Allocation) -> messages.Prepared:
     def asked(session: str) -> messages.Prepare:
         return messages.Prepare(session=session, allocation=own, wait_s=WAIT_S)
 

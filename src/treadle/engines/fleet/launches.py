@@ -5,16 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.errors import EngineError
 from treadle.core.events import JobStarted
 from treadle.core.job import FOLDER, ONE_NODE
 from treadle.core.launch import CHECKPOINT_DIR, Launch
+from treadle.core.live_plans import Leader, leader
 from treadle.engines.fleet.archives import SupersededError, UnseenError
 from treadle.engines.fleet.course import Course, Launching
+from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.gathering import Ready, gathered, objection
 from treadle.engines.fleet.shared_folders import SharedFolders
-from treadle.engines.fleet.split import gang_of
+from treadle.engines.fleet.split import gang_of, parts_of, seats_of, team_of
 
 if TYPE_CHECKING:
     from treadle.engines.fleet.engine import FleetEngine
@@ -70,10 +73,12 @@ class Launches:
         how, why = self._objection(order)
         if how is not None:
             self._engine.do(course, course.not_launched(order, how, why))
-        elif len(order.allocation.nodes()) > 1 or self._engine.folders.apart:
+        elif (len(order.allocation.nodes()) > 1 or self._engine.folders.apart) and _comes(
+            course, order
+        ):
             self._engine.keep(self._gather(course, order))
         else:
-            self._place(course, order, 0, {})
+            self._place(course, order, Ready(), {})
 
     def _objection(self, order: Launching) -> tuple[How | None, str]:
         if self._engine.silent.are_among(order.allocation.nodes()):
@@ -81,7 +86,7 @@ class Launches:
         return objection(order, self._engine.members, self._engine.ever)
 
     def _place(
-        self, course: Course, order: Launching, port: int, workdirs: Mapping[str, str]
+        self, course: Course, order: Launching, ready: Ready, workdirs: Mapping[str, str]
     ) -> None:
         """Give the parts to their nodes. workdirs: that jobs were given there."""
         if course.beginning is not order:
@@ -97,7 +102,12 @@ class Launches:
             if name in self._engine.members
         }
         try:
-            gang = gang_of(order.id, self._engine.ask(order), order.allocation, addresses, port)
+            launch, allocation = self._engine.ask(order), order.allocation
+            if course.gang is not None:
+                self._change(course, course.gang, order, launch, addresses)
+                return
+            lead = Leader(nodes[0], ready.lead_port, order.id) if ready.lead_port else None
+            gang = gang_of(order.id, launch, allocation, addresses, port=ready.port, leader=lead)
         except Exception as error:  # a bug in one job's orders must not stop other jobs
             self._fail(course, order, error)
         else:
@@ -105,6 +115,24 @@ class Launches:
             self._engine.traces.add(gang.attempt, gang.nodes)
             self._engine.outputs.remember(gang)
             self._engine.do(course, course.launched(order, gang))
+
+    def _change(
+        self,
+        course: Course,
+        gang: Gang,
+        order: Launching,
+        launch: Launch,
+        addresses: Mapping[str, str],
+    ) -> None:
+        """Give the order to the parts of an attempt that runs, and to those that join it."""
+        found = leader(gang.changes)
+        assert found is not None, "it has said where members on other nodes are coordinated"
+        team = team_of(found, order.allocation, addresses)
+        seats = seats_of(order.id, launch, order.allocation, addresses, port=0, team=team)
+        self._engine.traces.add(gang.attempt, tuple(seats))
+        effects = course.changing(order, gang, seats)
+        self._engine.outputs.remember(gang)
+        self._engine.do(course, effects)
 
     async def _gather(self, course: Course, order: Launching) -> None:
         """Launch once all nodes have the job's files and could begin at once."""
@@ -120,14 +148,14 @@ class Launches:
                 self._engine.do(course, course.not_launched(order, *workdirs))
                 return
             if len(nodes) > 1:
-                ready = await gathered(order, self._engine.clients, wanted)
+                ready = await gathered(_comes(course, order), self._engine.clients, wanted)
         except Exception as error:  # a bug in one job's orders must not stop other jobs
             self._fail(course, order, error)
             return
         if ready.objection:  # Nothing was launched and the job is not at fault: back to the queue.
             self._engine.do(course, course.not_launched(order, How.STOPPED))
         else:
-            self._place(course, order, ready.port, workdirs)
+            self._place(course, order, ready, workdirs)
 
     async def _provided(
         self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
@@ -153,3 +181,10 @@ class Launches:
             logger.error("job %s", order.job, exc_info=error)
         why = str(error) if isinstance(error, EngineError) else f"the engine failed: {error!r}"
         self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, why))
+
+
+def _comes(course: Course, order: Launching) -> Mapping[str, Allocation]:
+    """What is to begin, by node: all of it, or nodes that join an attempt which runs."""
+    parts = parts_of(order.allocation)
+    there = () if course.gang is None else course.gang.nodes
+    return {node: own for node, own in parts.items() if node not in there}

@@ -29,6 +29,7 @@ from treadle.core.events import JobStarted
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
+from treadle.core.live_plans import leader
 from treadle.engines.agent.messages import FoundAttempt
 from treadle.engines.fleet.course import Course
 from treadle.engines.fleet.gang import Gang, Seat
@@ -245,11 +246,12 @@ class _Case:
         port = next((each.part.port for each in seen.values() if each.part is not None), 0)
         if launch is not None:
             addresses = {node: self.members.addresses.get(node, "") for node in parts}
-            seats = gang_of(job.action, launch, job.allocation, addresses, port).seats
+            seats = gang_of(job.action, launch, job.allocation, addresses, port=port).seats
         else:
             seats = {node: Seat(own, None, job.action) for node, own in parts.items()}
         gang = Gang(attempt, job.action, {n: s for n, s in seats.items() if n in {*seen, *lost}})
-        self._running(gang, ())
+        words = (each.changes for each in seen.values())
+        self._running(gang, next((each for each in words if leader(each) is not None), ()))
         for node in lost:
             gang.lose(node, self.members.before.get(node, ""))
         if lost or len(gang.seats) < len(parts):

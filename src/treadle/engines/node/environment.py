@@ -76,7 +76,7 @@ def common(
     base: Mapping[str, str],
 ) -> dict[str, str]:
     """What all ranks of an attempt have in common."""
-    plan = allocation.plan.text if launch.part is None else launch.part.plan
+    plan = plan_of(launch, allocation)
     return {
         **base,
         "PYTHONUNBUFFERED": "1",  # Output should be readable while the job runs.
@@ -97,6 +97,11 @@ def common(
         ),
         TAG: tag,
     }
+
+
+def plan_of(launch: Launch, allocation: Allocation) -> str:
+    """The plan of the whole attempt: the allocation of a part has none."""
+    return allocation.plan.text if launch.part is None else launch.part.plan
 
 
 def _devices(allocation: Allocation, uuids: Sequence[str]) -> dict[str, str]:

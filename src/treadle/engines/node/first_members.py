@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from treadle.core.member_messages import Member, member_name
 from treadle.engines.node.meeting import Meeting
 from treadle.engines.node.memory_folder import MemoryFolder
+from treadle.engines.node.team_leader import TeamLeader
 
 
 class Newcomer(NamedTuple):
@@ -30,7 +31,12 @@ class FirstMembers:
     def __init__(self, order: Mapping[str, Any]) -> None:
         self.order = order
         self.memory = MemoryFolder(order["tag"], order.get("uid"), order.get("gid"))
-        self.meeting = Meeting()
+        # Members may be on other nodes, or come to be there.
+        self.leader = TeamLeader(order) if order["address"] else None
+        self.meeting = Meeting(order["address"]) if order["address"] else Meeting()
+        if self.leader is not None:
+            self.leader.meeting = self.meeting.where
+        self.elsewhere: dict[Member, str] = {}  # with their nodes
         self.began = 0.0  # monotonic
         self.lines: dict[Member, socket.socket] = {}
         self.spoken = False
@@ -38,11 +44,24 @@ class FirstMembers:
 
     def newcomers(self, now: float) -> Iterator[Newcomer]:
         self.began = now
+        self._expect()
         for number, extra in enumerate(self.order["ranks"]):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             ours.setblocking(False)
             self.lines[member_name(number)] = self._open[ours.fileno()] = ours
             yield self.newcomer(member_name(number), extra, theirs.detach(), self.order["plan"])
+
+    def _expect(self) -> None:
+        """Those that other nodes start; the first are on this one."""
+        team = (self.order["part"] or {}).get("team")
+        if self.leader is None or team is None:
+            return
+        for number, (node, _) in enumerate(team["devices"]):
+            if node != self.leader.node:
+                line = self.leader.expect(member_name(number), node)
+                self.lines[member_name(number)] = self._open[line.fileno()] = line
+                self.elsewhere[member_name(number)] = node
+        self.leader.listen()
 
     def newcomer(
         self,
@@ -56,14 +75,17 @@ class FirstMembers:
         asked = len(self.order["devices"])
         own = environment(member, self.meeting.where, channel, joins=joins, asked=asked)
         own |= {"TREADLE_MEMORY_DIR": self.memory.path, "TREADLE_PLAN": plan}
+        own |= {"TREADLE_INTERFACE": self.order["interface"]}
         return Newcomer(member, {**extra, "env": {**extra["env"], **own}}, channel)
 
-    def descriptors(self) -> Mapping[int, socket.socket]:
+    def descriptors(self) -> list[int]:
         """What to poll for reading."""
-        return self._open
+        return [*self._open, *([] if self.leader is None else self.leader.descriptors())]
 
     def hear(self, ready: Iterable[int]) -> None:
         """On lines among these something came, or the rank has closed them."""
+        if self.leader is not None:
+            self.leader.look()
         for line in [self._open[each] for each in ready if each in self._open]:
             try:
                 said = line.recv(1, socket.MSG_PEEK)
@@ -76,7 +98,13 @@ class FirstMembers:
             else:
                 del self._open[line.fileno()]
 
-    def close(self) -> None:
+    def over(self) -> bool:
+        """Whether no node is to call any more that begins with this one."""
+        return self.leader is None or self.leader.met >= {*self.elsewhere.values()}
+
+    def close(self, *, succeeded: bool = False) -> None:
+        if self.leader is not None:
+            self.leader.close(succeeded=succeeded)
         for line in self.lines.values():
             line.close()
         self.meeting.close()

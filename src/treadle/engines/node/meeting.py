@@ -7,6 +7,7 @@ port before the next group is formed, and answers those who are connected alread
 Part of the supervisor: it imports the standard library alone.
 """
 
+import os
 import socket
 
 from treadle.engines.node.rank_start import RankStart
@@ -24,9 +25,10 @@ class Meeting:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.socket(family, socket.SOCK_STREAM)
         self._listener.bind((address, 0))
-        self._listener.listen(BACKLOG)
         self._host, self._port = address, int(self._listener.getsockname()[1])
         self.where = f"{address}:{self._port}"
+        # Others can reach the port, and cannot guess the names of what is kept there.
+        self.room = f"{self.where}/{os.urandom(8).hex()}"
         self.servers: list[Rank] = []  # the last one serves
 
     def serve(self, starts: RankStart, python: str) -> tuple[Rank, int] | None:
@@ -36,6 +38,7 @@ class Meeting:
         """
         if not python or (self.servers and self.servers[-1].code is None):
             return None
+        self._listener.listen(BACKLOG)
         command = [python, "-m", "treadle.train.meeting", self._host, str(self._port)]
         channel = self._listener.fileno()
         extra = {"env": {"TREADLE_CHANNEL": str(channel)}}

@@ -16,7 +16,7 @@ Part of the supervisor: it imports the standard library and the core's protocol 
 
 import json
 import os
-import signal
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -27,12 +27,16 @@ from treadle.engines.node.first_members import FirstMembers, Newcomer
 from treadle.engines.node.members import Fact, Members
 from treadle.engines.node.members_files import REACHED, TARGET
 from treadle.engines.node.plain_files import put, read
-from treadle.engines.node.ranks import Rank
+from treadle.engines.node.ranks import KILLED, Rank, pin
+from treadle.engines.node.team_leader import RemoteRank
 
 REPLACED_MAX = 3  # members of one attempt
 KILLED_BY_SIGNAL = 128
-KILLED = KILLED_BY_SIGNAL + signal.SIGKILL
+TAKES_PART_S = 120.0  # for a node of a new order; then that is refused
 HOST = "host"  # cores can change, whatever the members are
+
+
+AnyRank = Rank | RemoteRank
 
 
 class MemberRanks:
@@ -51,13 +55,14 @@ class MemberRanks:
         dismiss: ask a rank to end; at once, if the second argument says so.
         """
         order = self._order = first.order
-        self._newcomer = first.newcomer
-        first.memory.make()
+        self._newcomer, self._leader = first.newcomer, first.leader
+        self._memory = first.memory
+        self._memory.make()
         self._attempt = order["folder"]
         self._tell = tell
         self._dismiss_rank = dismiss
         self.members = Members(
-            first.meeting.where,
+            first.meeting.room,
             launch=self._launch,
             dismiss=self._dismiss,
             report=self._hear,
@@ -69,35 +74,31 @@ class MemberRanks:
         self.meets = ""  # the interpreter that is to serve the store, if nothing does
         self.finished = False
         self._last_codes: list[int | None] = []  # of members that ended after the training
-        self._ranks = dict(zip(first.lines, ranks, strict=True))
-        self._first: Rank | None = None  # the one that is rank 0 of the group
+        own = [member for member in first.lines if member not in first.elsewhere]
+        self._ranks: dict[Member, AnyRank] = dict(zip(own, ranks, strict=True))
+        if self._leader is not None:
+            self._ranks |= self._leader.ranks
+        self._awaited: dict[str, Any] | None = None  # an order that not all of its nodes have yet
+        self._awaited_until = 0.0
+        self._first: AnyRank | None = None  # the one that is rank 0 of the group
         self._dismissed: set[Member] = set()
         self._extras: dict[str, Mapping[str, Any]] = {}  # by device
         self._places: tuple[Place, ...] = ()
+        self._group = set(self._places_in(order))  # where the members are that train
+        self._holds = set(self._group)  # and others that are alive, or wanted
         self._plan = ""  # of the newest order
         self._aims = 0
         self._open = False  # the newest aim was neither reached nor refused
         self._actions: dict[int, int] = {}  # number of the aim -> order of the engine
         self._replaced = 0
         self._lost: int | None = None  # the rank that was killed last
-        self._left: Rank | None = None  # the one that ended with 0, neither ordered nor dismissed
-        self.failed: int | None = None  # the rank by which the attempt has failed
-        # What the engine reads.
-        self._reached: dict[str, Any] = {
-            "action": order["action"],
-            "devices": order["devices"],
-            "plan": order["plan"],
-            "holds": order["devices"],
-            "can": [],
-            "stall_s": None,
-            "refused": None,
-            "killed": [],  # ranks that were killed and are replaced, each with its exit code
-            "over": False,  # the training has ended: its members end by themselves
-            "why": "",
-        }
+        self._left: AnyRank | None = None  # that ended with 0, neither ordered nor dismissed
+        self.failed: int | None = None  # the rank by which the attempt has failed; -1: elsewhere
+        self.failed_code = 0  # of that one
+        self._reached = _at_first(order)
         devices = [str(number) for number in order["devices"]]
         self._extras = dict(zip(devices, order["ranks"], strict=True))
-        self._aim(order["action"], devices, order["plan"], first.began)
+        self._aim(order["action"], self._places_in(order), order["plan"], first.began)
 
     @property
     def speaks(self) -> bool:
@@ -118,7 +119,22 @@ class MemberRanks:
         else:
             self._ranks[member] = rank
 
-    def ended(self, rank: Rank, now: float) -> bool:
+    def due(self, now: float) -> float | None:
+        found = [self.members.due] if self.speaks else []
+        found += [] if self._leader is None else [self._leader.due(now)]
+        found += [] if self._awaited is None else [self._awaited_until]
+        return min((moment for moment in found if moment is not None), default=None)
+
+    def descriptors(self) -> list[int]:
+        """What to poll for reading."""
+        there = [] if self._leader is None else self._leader.descriptors()
+        return [*self.members.descriptors(), *there]
+
+    def over(self) -> bool:
+        """Once all ranks here have ended: whether there are none elsewhere."""
+        return self._leader is None or not self._leader.alive
+
+    def ended(self, rank: AnyRank, now: float) -> bool:
         """A rank has ended; whether the attempt has failed by that."""
         member = next((name for name, each in self._ranks.items() if each is rank), None)
         if member is None or not self.speaks:
@@ -152,19 +168,25 @@ class MemberRanks:
         if rank is None:
             return refused.why
         if rank.code is None:
-            return f"rank {rank.number} was not ready to train after {self._order['ready_s']:g} s"
-        return f"rank {rank.number} ended with exit code {rank.code} before it trained"
+            return f"{rank.name} was not ready to train after {self._order['ready_s']:g} s"
+        return f"{rank.name} ended with exit code {rank.code} before it trained"
 
-    def _note_killed(self, rank: Rank) -> None:
+    def _note_killed(self, rank: AnyRank) -> None:
         """Another one takes its place, unless that was done too often."""
-        if (rank.code or 0) > KILLED_BY_SIGNAL and self._replaced < REPLACED_MAX:
+        self.failed_code = rank.code or 0  # If it is not replaced.
+        here = isinstance(rank, Rank)
+        if here and self.failed_code > KILLED_BY_SIGNAL and self._replaced < REPLACED_MAX:
             self._reached["killed"] = [*self._reached["killed"], [rank.number, rank.code]]
             self._write()
 
     def look(self, now: float) -> None:
         """Read what members said, and do what is due."""
+        for rank in self._look_elsewhere():
+            if self.ended(rank, now) and self.failed is None:
+                self.failed, self.failed_code = rank.number, rank.code or 0
         for descriptor in list(self.members.descriptors()):
             self.members.readable(descriptor, now)
+        self._take_awaited(now)
         due = self.members.due
         if self.speaks and due is not None and now >= due:
             self.members.tick(now)
@@ -172,10 +194,7 @@ class MemberRanks:
         machine = self.members.machine
         if self._is_settled() and self._devices_of(machine.group) != self._wanted:
             self._replace(now)
-
-    @property
-    def due(self) -> float | None:
-        return self.members.due if self.speaks else None
+        self._release_nodes()
 
     def take_target(self, now: float) -> None:
         """Read the engine's newest order."""
@@ -188,11 +207,58 @@ class MemberRanks:
             return
         devices = [str(number) for number in target["devices"]]
         self._extras |= dict(zip(devices, target["ranks"], strict=True))
-        self._reached["holds"] = sorted({*self._reached["holds"], *target["devices"]})
+        self._holds |= {*self._places_in(target)}
+        self._reached["holds"] = _here(self._holds)
         self._write()
-        self._aim(target["action"], devices, target["plan"], now)
+        self._awaited, self._awaited_until = target, now + TAKES_PART_S
+        self._take_awaited(now)
+
+    def _take_awaited(self, now: float) -> None:
+        """Once all its nodes have the order."""
+        if (target := self._awaited) is None:
+            return None
+        action, places = target["action"], self._places_in(target)
+        ready = {} if self._leader is None else self._leader.ready
+        nodes = (place.partition("/")[0] for place in places if "/" in place)
+        late = next((node for node in nodes if ready.get(node, -1) < action), "")
+        if late and now < self._awaited_until:
+            if self._leader is not None:
+                self._leader.listen()
+            return None
+        self._awaited = None
+        if late:
+            self._aims += 1  # It has an answer, though no member was asked.
+            self._actions[self._aims] = action
+            return self._refuse(action, f"node {late} did not take part")
+        self._aim(action, places, target["plan"], now)
         if self._ends:  # Its members do not take orders any more.
-            self._refuse(target["action"], "the training ends")
+            self._refuse(action, "the training ends")
+        return None
+
+    def _places_in(self, order: Mapping[str, Any]) -> list[str]:
+        """Where members are to be, in rank order: "3" is a device of this node, "n1/3" is not."""
+        team = (order["part"] or {}).get("team")
+        if team is None or self._leader is None:
+            return [str(number) for number in order["devices"]]
+        mine = self._leader.node
+        return [str(n) if node == mine else f"{node}/{n}" for node, n in team["devices"]]
+
+    def _look_elsewhere(self) -> Iterable[RemoteRank]:
+        if self._leader is None:
+            return ()
+        self._leader.look()
+        return self._leader.ended()
+
+    def _release_nodes(self) -> None:
+        """Let those go that have no members, and are in no order."""
+        leader = self._leader
+        if leader is None or self._awaited is not None or not self._is_settled():
+            return
+        answered = max(self._actions.values())
+        used = {*self._wanted, *self._devices_of(self.members.machine.members)}
+        for node in [n for n, action in leader.ready.items() if action <= answered]:
+            if not any(place.startswith(f"{node}/") for place in used):
+                leader.release(node, succeeded=True)
 
     def stop(self, now: float) -> None:
         if self.speaks:
@@ -225,7 +291,15 @@ class MemberRanks:
         self.members.order(Target(self._aims, self._places, plan), now)
 
     def _launch(self, member: Member, place: Place, descriptor: int, joins: bool) -> None:
-        extra, channel = self._extras[place[0]], os.dup(descriptor)
+        channel = os.dup(descriptor)
+        if "/" in place[0]:
+            assert self._leader is not None
+            line = socket.socket(fileno=channel)
+            about = {"plan": self._plan, "joins": joins, "passes": self._memory.passes()}
+            self._leader.start(member, place[0], line, about)
+            self._ranks[member] = self._leader.ranks[member]
+            return
+        extra = self._extras[place[0]]
         self.starting.append(self._newcomer(member, extra, channel, self._plan, joins=joins))
 
     def _meet(self, python: str) -> None:
@@ -238,14 +312,18 @@ class MemberRanks:
             os.close(newcomer.channel)
         at_once = at_once or member in self._dismissed
         self._dismissed.add(member)
-        if member in self._ranks:
-            self._dismiss_rank(self._ranks[member], at_once)
+        rank = self._ranks.get(member)
+        if isinstance(rank, RemoteRank):
+            rank.dismiss(at_once=at_once)
+        elif rank is not None:
+            self._dismiss_rank(rank, at_once)
 
     def _hear(self, fact: Fact) -> None:
         match fact:
             case Changed():
                 group = self._devices_of(fact.group)
-                self._reached |= {"devices": sorted(group), "why": fact.why, "plan": fact.plan}
+                self._group = group
+                self._reached |= {"devices": _here(group), "why": fact.why, "plan": fact.plan}
                 if fact.stall_s or fact.why != "order":
                     self._reached["stall_s"] = fact.stall_s
                 self._open = self._open and fact.order is None
@@ -273,9 +351,10 @@ class MemberRanks:
         before, now = self._first, self._ranks.get(group[0]) if group else None
         self._first = now or before
         if before is not None and now is not None and now is not before:
-            line = (
-                f"[treadle: rank {now.number} goes on from here: treadle logs --rank {now.number}]"
-            )
+            number = now.number
+            line = f"[treadle: rank {number} goes on from here: treadle logs --rank {number}]"
+            if isinstance(now, RemoteRank):
+                line = f"[treadle: {now.name} goes on from here]"
             before.log.write(f"{line}\n".encode())
 
     def _leaves(self, member: Member, code: int | None) -> bool:
@@ -291,7 +370,7 @@ class MemberRanks:
             return
         self.failed = rank.number
         line = (
-            f"[treadle: rank {rank.number} left the training with exit code 0 while the others "
+            f"[treadle: {rank.name} left the training with exit code 0 while the others "
             "train, so the job fails; leave the loop on all ranks at the same step, for instance "
             "by run.loss or run.step_count]\n"
         )
@@ -301,7 +380,7 @@ class MemberRanks:
     def _refuse(self, action: int, why: str) -> None:
         """The group stays as it is."""
         self._open = False
-        self._places = tuple((str(number),) for number in self._reached["devices"])
+        self._places = tuple((place,) for place in sorted(self._group))
         self._plan = self._reached["plan"]
         self._reached["refused"] = {"action": action, "why": why}
         self._save_holds()
@@ -341,15 +420,16 @@ class MemberRanks:
         return self.members.machine.is_over
 
     @property
-    def _wanted(self) -> set[int]:
-        return {int(place[0]) for place in self._places}
+    def _wanted(self) -> set[str]:
+        return {place[0] for place in self._places}
 
-    def _devices_of(self, group: Iterable[Member]) -> set[int]:
+    def _devices_of(self, group: Iterable[Member]) -> set[str]:
         places = self.members.machine.members
-        return {int(places[member][0]) for member in group if member in places}
+        return {places[member][0] for member in group if member in places}
 
     def _announce(self) -> None:
         can = [*self.members.can, HOST] if self.members.can else []
+        can += [self._leader.word] if can and self._leader is not None else []
         if (can and can != self._reached["can"]) or self._over != self._reached["over"]:
             self._reached["can"] = can or self._reached["can"]
             self._write()
@@ -358,24 +438,49 @@ class MemberRanks:
         """Let members run on the cores of the newest order, with all their threads."""
         places = self.members.machine.members
         for member in group:
-            rank, cores = self._ranks.get(member), self._extras[places[member][0]].get("cpus")
-            if rank is None or not cores:
-                continue
-            with suppress(OSError):
-                for task in os.listdir(f"/proc/{rank.pid}/task"):  # noqa: PTH208
-                    os.sched_setaffinity(int(task), cores)
+            if (rank := self._ranks.get(member)) is not None:  # Other nodes do so themselves.
+                pin(rank.pid, self._extras.get(places[member][0], {}).get("cpus"))
 
     def _save_holds(self) -> None:
         """Devices with a live member on them, and those of the newest order."""
-        alive = (int(place[0]) for place in self.members.machine.members.values())
-        holds = sorted({*alive, *(int(place[0]) for place in self._places)})
-        if self._is_settled() and holds != self._reached["holds"]:
-            self._reached["holds"] = holds
+        holds = self._devices_of(self.members.machine.members) | self._wanted
+        if self._is_settled() and holds != self._holds:
+            self._holds, self._reached["holds"] = holds, _here(holds)
             self._write()
 
     def _write(self) -> None:
         """Tell the engine, and its successor."""
         self._reached["over"] = self._over
+        part = {"plan": ""} if any("/" in place for place in self._group) else {}
+        own = {**self._reached, **part}
         with suppress(OSError):
-            put(f"{self._attempt}/{REACHED}", json.dumps(self._reached).encode())
-        self._tell({"members": self._reached})
+            put(f"{self._attempt}/{REACHED}", json.dumps(own).encode())
+        self._tell({"members": own})
+        for node in () if self._leader is None else self._leader.nodes:
+            assert self._leader is not None
+            own = {"devices": _here(self._group, node), "holds": _here(self._holds, node)}
+            own |= {"plan": "", "can": [], "killed": [], "over": False}
+            self._leader.say(node, {"reached": {**self._reached, **own}})
+
+
+def _at_first(order: Mapping[str, Any]) -> dict[str, Any]:
+    """What the engine reads."""
+    return {
+        "action": order["action"],
+        "devices": order["devices"],
+        "plan": order["plan"],
+        "holds": order["devices"],
+        "can": [],
+        "stall_s": None,
+        "refused": None,
+        "killed": [],  # ranks that were killed and are replaced, each with its exit code
+        "over": False,  # the training has ended: its members end by themselves
+        "why": "",
+    }
+
+
+def _here(places: Iterable[str], node: str = "") -> list[int]:
+    """The numbers of the devices of one node; empty: of this one."""
+    start = f"{node}/" if node else ""
+    own = (each.removeprefix(start) for each in places if each.startswith(start))
+    return sorted(int(number) for number in own if number.isdecimal())

@@ -65,7 +65,7 @@ class Members:
         lines: Mapping[Member, socket.socket] = {},
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
-        """meeting: where a store is served by which members find each other.
+        """meeting: "HOST:PORT/NAME" of a store by which members find each other.
 
         meet: members are about to do so; serve it with this interpreter, if nothing does.
 
@@ -77,7 +77,7 @@ class Members:
         self._dismiss = dismiss
         self._report = report
         self._meet = meet
-        self._machine = Membership(f"tcp:{meeting}/group-", limits)
+        self._machine = Membership(f"tcp:{meeting}-", limits)
         self._given = dict(lines)
         self._lines: dict[Member, socket.socket] = {}
         self._buffers: dict[Member, bytes] = {}

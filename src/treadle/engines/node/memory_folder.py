@@ -11,7 +11,10 @@ import shutil
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
+from treadle.engines.node.plain_files import put
+
 PREFIX = "treadle-group-"
+PASS, NUMBER_BYTES = "pass", 18
 MEMORY = "/dev/shm"  # not every machine has it
 
 
@@ -27,9 +30,30 @@ class MemoryFolder:
         self._made = True
         with suppress(OSError):
             os.mkdir(self.path, 0o700)
-            uid, gid = self._owner
-            if uid is not None:
-                os.chown(self.path, uid, gid or -1, follow_symlinks=False)
+            self._give(self.path)
+
+    def _give(self, path: str) -> None:
+        """To the user of the job."""
+        uid, gid = self._owner
+        if uid is not None:
+            os.chown(path, uid, gid or -1, follow_symlinks=False)
+
+    def passes(self) -> int:
+        """How far the members are, by the note that the first one keeps (train/auto/notes.py)."""
+        with suppress(OSError, ValueError):  # It is the user's: no link, and a number only.
+            file = os.open(f"{self.path}/{PASS}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                return int(os.read(file, NUMBER_BYTES))
+            finally:
+                os.close(file)
+        return 0
+
+    def note_passes(self, number: int) -> None:
+        """For members that join on another node than the first."""
+        self.make()
+        with suppress(OSError):
+            put(f"{self.path}/{PASS}", b"%d" % number)
+            self._give(f"{self.path}/{PASS}")
 
     def remove(self) -> None:
         if self._made:

@@ -14,6 +14,7 @@ from treadle.core.launch import Launch
 from treadle.engines.node import environment
 from treadle.engines.node.cgroup import RECORD, Cgroups, cgroups_here
 from treadle.engines.node.host_shares import Beside, shares
+from treadle.engines.node.interfaces import interface_of
 from treadle.engines.node.scope import Limits, RecordedScope, Scope
 
 NEWCOMER_READY_S = 120.0  # a newcomer that takes longer is given up, and the change with it
@@ -30,6 +31,8 @@ class Surroundings:
     # Where the agent of this node says until when ranks may run (fence.py); None: for ever.
     grant: Path | None = None
     checkpoints: Path | None = None  # the folder of all jobs' checkpoints; None: in the root
+    node: str = ""  # the name of this one
+    address: str = ""  # at which others can reach it; empty: there are none
 
     @classmethod
     def here(cls) -> Self:
@@ -79,7 +82,7 @@ def order_document(
         "tag": tag,
         "devices": [device.number for device in allocation.devices],
         "turn": allocation.turn,
-        "plan": allocation.plan.text,
+        "plan": environment.plan_of(launch, allocation),
         "command": list(launch.command),
         "workdir": launch.workdir,
         "env": environment.common(
@@ -99,12 +102,19 @@ def order_document(
         "log_bytes_max": launch.log_bytes_max,
         "scope": (paths.scope or RecordedScope(f"{paths.folder}/{RECORD}")).document(),
         "memory_bytes": limits_of(launch).memory_bytes,
-        # A rank for each device of this node alone can be a member that joins and leaves.
-        "members": launch.ranks == allocation.size and not launch.launcher and not launch.part,
+        # A rank for each device can be a member that joins and leaves.
+        "members": launch.ranks == allocation.size and not launch.launcher and _has_team(launch),
+        "node": around.node,
+        "address": around.address,
+        "interface": interface_of(around.address) if around.address else "",
         "ready_s": NEWCOMER_READY_S,
         "grant": None if around.grant is None else str(around.grant),
         "part": None if launch.part is None else asdict(launch.part),
     }
+
+
+def _has_team(launch: Launch) -> bool:
+    return launch.part is None or launch.part.team is not None
 
 
 def limits_of(launch: Launch) -> Limits:

@@ -19,6 +19,7 @@ PR_SET_PDEATHSIG, KILL = 1, int(signal.SIGKILL)
 READ_BYTES = 1 << 16  # what a pipe holds
 DRAINS_MAX = 64  # reads after the end: more than that
 NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells write it
+KILLED = 128 + KILL  # likewise
 BEGINS = b"\1"  # what a rank says before it executes its program
 
 prctl = ctypes.CDLL(None).prctl
@@ -38,6 +39,10 @@ class Rank:
         self.code: int | None = None  # as shells write it, once it ended
         self.channel: int | None = None  # on which its end is heard of; None: it is our child
         self.handle = -1  # pidfd of one that is not
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.number}"
 
     def ended_now(self) -> bool:
         """Whether it has ended since the last call; it stays a zombie until the attempt ends."""
@@ -99,6 +104,15 @@ def ends_of(ranks: Sequence[Rank]) -> dict[str, Any]:
         "dropped": [rank.log.dropped for rank in ranks],
         "warm": sum(rank.warm for rank in ranks),
     }
+
+
+def pin(pid: int, cores: Sequence[int] | None) -> None:
+    """Let a process run on these cores, with all its threads."""
+    if not pid or not cores:
+        return
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            os.sched_setaffinity(int(task), cores)
 
 
 def become_rank(

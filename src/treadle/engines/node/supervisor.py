@@ -19,7 +19,6 @@ Rules of this file
    file system that hangs does not begin, and the stop signal and the time limit must still count.
 """
 
-import errno
 import json
 import os
 import select
@@ -34,11 +33,11 @@ from typing import Any
 
 from treadle.engines.node import machine_probe
 from treadle.engines.node.fence import Fence
-from treadle.engines.node.first_members import FirstMembers, Newcomer
+from treadle.engines.node.first_members import FirstMembers
 from treadle.engines.node.member_ranks import MemberRanks
 from treadle.engines.node.pausing import Pausing
-from treadle.engines.node.rank_start import RankStart
-from treadle.engines.node.ranks import BEGINS, NOT_ALLOWED, Rank, ends_of
+from treadle.engines.node.rank_launches import BEGIN_WITHIN_S, RankLaunches
+from treadle.engines.node.ranks import KILLED, NOT_ALLOWED, Rank, ends_of
 from treadle.engines.node.recorded_processes import ProcessRecord
 from treadle.engines.node.scope import RecordedScope, scope_of
 from treadle.engines.node.supervisor_files import (
@@ -49,13 +48,10 @@ from treadle.engines.node.supervisor_files import (
     over_its_memory,
     tell,
 )
-from treadle.engines.node.warm_rank import KILLED, WarmRank, handles
+from treadle.engines.node.team_member import TeamMember
+from treadle.engines.node.warm_rank import WarmRank, handles
 
 FAILED = 1
-# As a rank would complain of the machine: whatever killed it, its command did not run.
-KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
-COMPLAINT_BYTES_MAX = 4096
-BEGIN_WITHIN_S = 1.0  # for a rank that is being launched while it has to stop
 
 
 class Attempt:
@@ -73,10 +69,13 @@ class Attempt:
         self._files = files
         self.scope = scope_of(order["scope"])
         self.ranks: list[Rank] = []
-        self._starts = RankStart(order, self.scope, warm)
+        self._launches = RankLaunches(self, warm)
         self._first: FirstMembers | None = None
-        self._members: MemberRanks | None = None  # once one has spoken
-        if order.get("members"):
+        self._members: MemberRanks | TeamMember | None = None  # once one has spoken
+        team = (order.get("part") or {}).get("team")
+        if team is not None and team["leader"] != team["node"]:
+            self._members = TeamMember(order, tell=self._tell, dismiss=self._dismiss)
+        elif order.get("members"):
             self._first = FirstMembers(order)
         self.cause = ""
         self.error = ""
@@ -99,8 +98,8 @@ class Attempt:
         self._pausing = Pausing(order["folder"], self.scope, self._record_now, self._tell)
         self._oom_kills = oom_kills()
         self._wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._poll = select.poll()
-        self._poll.register(self._wake, select.POLLIN)
+        self.poll = select.poll()
+        self.poll.register(self._wake, select.POLLIN)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_signal)
@@ -113,7 +112,8 @@ class Attempt:
         self._set_limit()
         try:
             machine_probe.check_memory()
-            launched = self._launch()
+            team = self._members if isinstance(self._members, TeamMember) else None
+            launched = self._launches.all(self._first, team)
         except (OSError, MemoryError) as error:
             self.cause = "machine-error"
             self.error = f"the ranks could not be launched: {machine_probe.sentence(error)}"
@@ -135,99 +135,12 @@ class Attempt:
         if self.order["time_limit_s"] is not None:
             self._limit_at = time.monotonic() + self.order["time_limit_s"]
 
-    def _launch(self) -> bool:
-        """Start all ranks; False if one could not be started or all have to stop."""
-        if self._first is None:
-            return all(self._begin(extra) is not None for extra in self.order["ranks"])
-        return all(
-            self._begin_member(each) is not None for each in self._first.newcomers(time.monotonic())
-        )
-
-    def _launch_members(self, members: MemberRanks) -> None:
-        """Start the members that are wanted. A newcomer that cannot be started is no failure."""
-        assert self._first is not None
-        started = self._first.meeting.serve(self._starts, members.meets)
-        members.meets = ""
-        if started is not None:
-            self._begun(*started)
-        while members.starting:
-            newcomer = members.starting.pop(0)
-            rank = self._begin_member(newcomer, fails=False)
-            members.started(newcomer.member, rank, time.monotonic())
-
     @property
     def _processes(self) -> Sequence[Rank]:
         """The ranks, and those that serve the store by which members meet."""
         return self.ranks if self._first is None else [*self.ranks, *self._first.meeting.servers]
 
-    def _begin_member(self, newcomer: Newcomer, *, fails: bool = True) -> Rank | None:
-        try:
-            return self._begin(newcomer.extra, newcomer.channel, fails=fails)
-        finally:
-            os.close(newcomer.channel)
-
-    def _begin(
-        self, extra: Mapping[str, Any], channel: int | None = None, *, fails: bool = True
-    ) -> Rank | None:
-        """Start one more rank; None if it could not be started, or all have to stop.
-
-        fails: the attempt has failed then.
-        """
-        number = len(self.ranks)
-        if self._why_stop():
-            # Without ranks there is nothing to watch, and it must not pass for a success.
-            self.cause = self._why_stop()
-            return None
-        rank, heard = self._starts.start(number, extra, channel)
-        self.ranks.append(rank)
-        complaint = self._begun(rank, heard)
-        if complaint and fails:
-            self.first = number
-            why, _, self.error = complaint.decode(errors="replace").partition(" ")
-            if int(why) in machine_probe.MACHINE_ERRORS:
-                self.cause = "machine-error"
-        if complaint is None:
-            self.cause = self._why_stop()
-        return rank if complaint == b"" else None
-
-    def _begun(self, rank: Rank, heard: int) -> bytes | None:
-        """Listen to it from now on; what it complains of (`_hear`)."""
-        assert rank.output is not None
-        self._poll.register(rank.output, select.POLLIN)
-        complaint = self._hear(heard)
-        if rank.channel is not None:
-            self._poll.register(rank.channel, select.POLLIN)
-        return complaint
-
-    def _hear(self, heard: int) -> bytes | None:
-        """Why a rank could not be launched, empty if it was; None if it hangs and has to stop."""
-        os.set_blocking(heard, False)
-        self._poll.register(heard, select.POLLIN)
-        complaint, give_up_at = b"", None
-        try:
-            while give_up_at is None or time.monotonic() < give_up_at:
-                now = time.monotonic()
-                if give_up_at is None and self._why_stop():
-                    give_up_at = now + BEGIN_WITHIN_S
-                self._look_at_descendants(now)
-                self._wait(self._until_due(now) if give_up_at is None else give_up_at - now)
-                with suppress(BlockingIOError):
-                    piece = os.read(heard, COMPLAINT_BYTES_MAX)
-                    if not piece:  # The pipe ends when the program is executed, or the rank dies.
-                        return self._complaint(complaint)
-                    complaint += piece
-            return None
-        finally:
-            self._poll.unregister(heard)
-            os.close(heard)
-
-    def _complaint(self, said: bytes) -> bytes | None:
-        """What a rank said in the end; None if it was killed before it began, to stop it."""
-        if said or not self._why_stop():
-            return said.removeprefix(BEGINS) if said else KILLED_EARLY
-        return None
-
-    def _why_stop(self) -> str:
+    def why_stop(self) -> str:
         """Why ranks that have not begun must not; empty if they may."""
         if self._fence.is_closed():
             return "fenced"
@@ -249,7 +162,7 @@ class Attempt:
                 self._look_at_ranks()
             now = time.monotonic()
             self._look_at_members(now)
-            if all(rank.code is not None for rank in self.ranks):
+            if self._is_over():
                 return
             if self._stop_asked and self._kill_at is None:
                 self._stop("stopped", now)
@@ -260,9 +173,18 @@ class Attempt:
             if self._kill_at is not None and (now >= self._kill_at or self._pausing.is_lost):
                 self._signal(signal.SIGKILL)
                 self._kill_at = now + 1.0
-            self._look_at_descendants(now)
+            self.look_at_descendants(now)
             self._pausing.keep_still(now)
-            self._wait(self._until_due(now))
+            self.wait(self.until_due(now))
+
+    def _is_over(self) -> bool:
+        """Whether no rank runs, nor is to."""
+        if any(rank.code is None for rank in self.ranks):
+            return False
+        if self._members is None:
+            return self._first is None or self._kill_at is not None or self._first.over()
+        late = self._kill_at is not None and time.monotonic() >= self._kill_at
+        return late or self._members.over()
 
     def _look_at_members(self, now: float) -> None:
         """What the engine ordered, and what the ranks said to each other's coordinator."""
@@ -281,24 +203,34 @@ class Attempt:
         if self._members.failed is not None and self.first is None:
             self.first = self._members.failed
             self._stop("", now)
+        if isinstance(self._members, TeamMember) and self._kill_at is None:
+            self._go_with(self._members, now)
         if self._kill_at is None:
-            self._launch_members(self._members)
+            self._launches.members(self._first, self._members)
+
+    def _go_with(self, members: TeamMember, now: float) -> None:
+        """End when the coordinator says so; without it the members cannot go on."""
+        if members.lost:
+            self.cause, self._kill_at = "lost", now
+        elif members.released and any(rank.code is None for rank in self.ranks):
+            self._stop("", now)
 
     def _dismiss(self, rank: Rank, at_once: bool) -> None:
         rank.signal(signal.SIGKILL if at_once else signal.SIGTERM)
 
-    def _until_due(self, now: float) -> float | None:
+    def until_due(self, now: float) -> float | None:
         """Seconds until the next thing to do; None if only an event can bring one."""
         due = [self._kill_at, self._pausing.due]
         if self._kill_at is None and self._limit_at is not None and not self._pausing.paused:
             due.append(self._limit_at + self._pausing.away_s(now))
-        due += [each.due for each in (self._record, self._members) if each is not None]
+        due += [] if self._record is None else [self._record.due]
+        due += [] if self._members is None else [self._members.due(now)]
         left_s = self._fence.left_s()
         due += [] if left_s is None else [now + left_s]
         moments = [moment for moment in due if moment is not None]
         return max(0.0, min(moments) - now) if moments else None
 
-    def _look_at_descendants(self, now: float) -> None:
+    def look_at_descendants(self, now: float) -> None:
         """Write down what runs, where the kernel keeps no group of it."""
         if self._record is not None and now >= self._record.due:
             self._record_now()
@@ -313,7 +245,7 @@ class Attempt:
                 self.first = rank.number if self.first is None else self.first
             if rank.channel is None and isinstance(rank, WarmRank):
                 with suppress(KeyError):
-                    self._poll.unregister(rank.keeper.socket)
+                    self.poll.unregister(rank.keeper.socket)
         # The other ranks would wait for it for ever.
         if self.first is not None and self._kill_at is None:
             self._stop("", time.monotonic())
@@ -329,6 +261,7 @@ class Attempt:
         failed = self._members.ended(rank, time.monotonic())
         # The last of them: if the training did not come to its end, its code is the attempt's.
         last = all(each.code is not None for each in self.ranks) and not self._members.starting
+        last = last and self._members.over()
         return failed or (last and bool(rank.code) and not self._members.finished)
 
     def _stop(self, cause: str, now: float) -> None:
@@ -344,19 +277,19 @@ class Attempt:
         for rank in self.ranks:
             rank.signal(number)
 
-    def _wait(self, seconds: float | None) -> None:
+    def wait(self, seconds: float | None) -> None:
         """Read output until something happens or the time has passed."""
-        talk = self._first if self._members is None else self._members.members
+        talk = self._members or self._first
         lines = () if talk is None else tuple(talk.descriptors())
         helper = self._pausing.helper
         lines += () if helper is None else (helper,)
         lines += handles(self.ranks) if self._pausing.paused else ()
         for line in lines:
-            self._poll.register(line, select.POLLIN)
-        found = self._poll.poll(None if seconds is None else ceil(seconds * 1000))
+            self.poll.register(line, select.POLLIN)
+        found = self.poll.poll(None if seconds is None else ceil(seconds * 1000))
         for line in lines:
-            self._poll.unregister(line)
-        if talk is not None and talk is self._first:
+            self.poll.unregister(line)
+        if isinstance(talk, FirstMembers):
             talk.hear(ready for ready, _ in found)
         for ready, _ in found:
             if ready == self._wake:
@@ -375,7 +308,7 @@ class Attempt:
             if rank.output == ready:
                 rank.drain()
                 if rank.output is None:
-                    self._poll.unregister(ready)
+                    self.poll.unregister(ready)
 
     def _on_signal(self, number: int, _: object) -> None:
         self._stop_asked = self._stop_asked or number == signal.SIGTERM
@@ -391,17 +324,17 @@ class Attempt:
             self._reap(pid)  # Mostly that is all: then there is nothing to kill.
         while (children := children_of_this()) is None or children or self.scope.pids():
             if children is None:
-                self._wait(1.0)
+                self.wait(1.0)
                 continue
             self.scope.kill()
             for pid in children:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            self._wait(0.0)
+            self.wait(0.0)
             for pid in children:
                 self._reap(pid)
             if children == children_of_this():  # the kernel takes a while to end a process
-                self._wait(wait_s)
+                self.wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
         self._close_ranks()
         self._peak_bytes, self._memory_kills = self.scope.peak_bytes(), self.scope.oom_kills()
@@ -418,7 +351,7 @@ class Attempt:
         if self._members is not None:
             self._members.close()
         if self._first is not None:
-            self._first.close()
+            self._first.close(succeeded=self._members is not None and self._members.succeeded)
 
     def _warm_ranks(self) -> list[WarmRank]:
         return [rank for rank in self._processes if isinstance(rank, WarmRank)]
@@ -432,7 +365,7 @@ class Attempt:
         while any(rank.keeper.alive for rank in self._warm_ranks()):
             if time.monotonic() >= give_up_at:
                 return
-            self._wait(0.005)
+            self.wait(0.005)
 
     def _ran_out_of_memory(self) -> bool:
         """Whether the kernel killed a rank for memory; `error` says if the job's limit was why.
@@ -445,7 +378,7 @@ class Attempt:
             if limit is not None and self.scope.ran_into_limit(limit):
                 self.error = over_its_memory(limit, self._peak_bytes)
             return True
-        killed = self.first is not None and self.ranks[self.first].code == KILLED
+        killed = self.first is not None and self._code_of(self.first) == KILLED
         return killed and oom_kills() > self._oom_kills
 
     def _reap(self, pid: int) -> None:
@@ -465,14 +398,13 @@ class Attempt:
                 # file must survive a loss of power by itself; the fsync takes 7 ms.
                 return self._files.write_status(status, sync=not is_listened_to(self.report))
             except OSError:
-                self._wait(wait_s)
+                self.wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
 
     def _status(self) -> dict[str, Any]:
-        first = None if self.first is None else self.ranks[self.first]
         code = NOT_ALLOWED if self.error else 0
-        if first is not None and first.code is not None:
-            code = first.code or FAILED  # One that left the others ended with 0.
+        if self.first is not None and (failed := self._code_of(self.first)) is not None:
+            code = failed or FAILED  # One that left the others ended with 0.
         return {
             "state": "ended",
             **{name: self.order[name] for name in ("job", "attempt", "nonce", "action")},
@@ -487,8 +419,14 @@ class Attempt:
             "peak_bytes": self._peak_bytes,
             "memory_kills": self._memory_kills,
             "began": self._began,
-            "cold": self._starts.cold,
+            "cold": self._launches.starts.cold,
         }
+
+    def _code_of(self, first: int) -> int | None:
+        """The exit code of the rank that failed first, which may be on another node."""
+        if first < 0 and self._members is not None:
+            return self._members.failed_code
+        return self.ranks[first].code
 
     def _ran_s(self) -> float | None:
         now = time.monotonic()

@@ -12,7 +12,6 @@ Part of the supervisor: it imports the standard library alone.
 import json
 import os
 import select
-import signal
 import socket
 import struct
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ from typing import Any
 
 from treadle.engines.node.output_capture import Log, Mask
 from treadle.engines.node.processes import stat_of
-from treadle.engines.node.ranks import Rank
+from treadle.engines.node.ranks import KILLED, Rank
 from treadle.engines.node.scope import Scope
 
 ANSWER_WITHIN_S = 1.0  # a warm interpreter that takes longer is busy: the rank is launched cold
@@ -30,7 +29,6 @@ MESSAGE_BYTES = 512
 MESSAGES_MAX = 16  # read in one go
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 SCM_CREDENTIALS = 2
-KILLED = 128 + signal.SIGKILL
 _STATUS = 49  # its place among the fields of /proc/PID/stat after the name
 
 

@@ -1,0 +1,251 @@
+"""The members on this node, for a supervisor of an attempt that another node's coordinates.
+
+It starts and reaps them by the orders of that one (team_leader.py), and passes on what is said to
+them and by them. It has the devices, cores and environment from the agent of its own node, as
+`target.json`, and writes `members.json` for it, by the word of the coordinator.
+
+If the coordinator is gone it ends, with its members. Until one of them, or the coordinator, has
+said that the members change, the ranks are those of a rigid job, and go their own way.
+
+Part of the supervisor: it imports the standard library and the core's protocol alone.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from treadle.core.member_messages import LINE_BYTES_MAX, Member, member_name
+from treadle.engines.node.first_members import Newcomer, environment
+from treadle.engines.node.members_files import REACHED, TARGET
+from treadle.engines.node.memory_folder import MemoryFolder
+from treadle.engines.node.peer_link import PeerLink, key_of
+from treadle.engines.node.plain_files import put, read
+from treadle.engines.node.ranks import NOT_ALLOWED, Rank, pin
+
+CONNECT_S = 2.0  # for one try
+RETRY_S = 0.2
+
+
+class TeamMember:
+    """The part of one node; for the supervisor it is like MemberRanks."""
+
+    failed: int | None = None  # that is for the coordinator to say
+    failed_code = 0
+    finished = True
+    meets = ""
+
+    def __init__(
+        self,
+        order: Mapping[str, Any],
+        *,
+        tell: Callable[[Mapping[str, Any]], None],
+        dismiss: Callable[[Rank, bool], None],
+    ) -> None:
+        self._order, self._tell, self._dismiss = order, tell, dismiss
+        self._team: Mapping[str, Any] = order["part"]["team"]
+        self._memory = MemoryFolder(order["tag"], order.get("uid"), order.get("gid"))
+        self._extras = dict(zip(order["devices"], order["ranks"], strict=True))
+        self._has = order["action"]
+        self._link: PeerLink | None = None
+        self._call_at = 0.0
+        self._meeting: str | None = None
+        self._lines: dict[Member, socket.socket] = {}
+        self._buffers: dict[Member, bytes] = {}
+        self._ranks: dict[Member, Rank] = {}
+        self._devices: dict[Member, int] = {}
+        self.starting: list[Newcomer] = []
+        # A node that joins an attempt that runs: it begins with no ranks of its own.
+        self._joined = order["action"] > self._team["term"]
+        self._changes = self._joined  # members do; else it is a rigid job, as far as is known
+        self._released = self._lost = self.succeeded = False
+
+    # -- beginning ------------------------------------------------------------------------------
+
+    @property
+    def welcome(self) -> bool:
+        """Whether the coordinator has said where members meet."""
+        return self._meeting is not None
+
+    def call(self, now: float) -> None:
+        """Try to reach the coordinator, which may not be there yet."""
+        if self._link is not None and self._link.closed:
+            self._link = None
+        if self._link is not None or now < self._call_at:
+            return
+        self._call_at = now + RETRY_S
+        with suppress(OSError):
+            line = socket.create_connection((self._team["address"], self._team["port"]), CONNECT_S)
+            about = {"node": self._team["node"], "term": self._team["term"]}
+            self._link = PeerLink(line, key_of(self._order), about)
+
+    def newcomers(self) -> Iterator[Newcomer]:
+        """The ranks that the attempt begins with."""
+        first, plan = self._order["part"]["first_rank"], self._order["part"]["plan"]
+        for number, device in enumerate(() if self._joined else self._order["devices"]):
+            yield self._newcomer(member_name(first + number), device, plan=plan)
+
+    def _newcomer(self, member: Member, device: int, *, plan: str, joins: bool = False) -> Newcomer:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.setblocking(False)
+        self._lines[member], self._buffers[member] = ours, b""
+        self._devices[member] = device
+        asked, channel = len(self._team["devices"]), theirs.detach()
+        own = environment(member, self._meeting or "", channel, joins=joins, asked=asked)
+        own |= {"TREADLE_PLAN": plan, "TREADLE_INTERFACE": self._order["interface"]}
+        own |= {"TREADLE_MEMORY_DIR": self._memory.path}
+        extra = self._extras[device]
+        return Newcomer(member, {**extra, "env": {**extra["env"], **own}}, channel)
+
+    # -- the supervisor's side ------------------------------------------------------------------
+
+    def started(self, member: Member, rank: Rank | None, now: float) -> None:  # noqa: ARG002
+        """One was started; None: it could not be."""
+        if rank is None:
+            self._say_ended(member, NOT_ALLOWED)
+        else:
+            self._ranks[member] = rank
+
+    def ended(self, rank: Rank, now: float) -> bool:  # noqa: ARG002
+        """A rank has ended; whether the attempt has failed by that, as far as this node knows."""
+        member = next((name for name, each in self._ranks.items() if each is rank), None)
+        if member is not None:
+            self._pass_on(member)
+            self._say_ended(member, rank.code or 0)
+        return bool(rank.code) and not self._changes
+
+    def look(self, now: float) -> None:
+        """Pass on all that there is."""
+        if self._meeting is None:
+            self.call(now)
+        if self._link is not None:
+            for message in self._link.look():
+                self._hear(message)
+            if self._link.closed and self._meeting is not None and not self._released:
+                self._lost = True
+        for member in list(self._lines):
+            self._pass_on(member)
+
+    def take_target(self, now: float) -> None:  # noqa: ARG002
+        """Read the engine's newest order."""
+        try:
+            target = json.loads(read(f"{self._order['folder']}/{TARGET}"))
+        except (OSError, ValueError):
+            return
+        self._extras |= dict(zip(target["devices"], target["ranks"], strict=True))
+        self._has = max(self._has, target["action"])
+        self._say({"has": self._has})
+
+    def stop(self, now: float) -> None:
+        """Its ranks get the stop signal, and ask the coordinator that all stop together."""
+
+    def over(self) -> bool:
+        """Once all its ranks have ended: whether there will be no more."""
+        return not (self._changes and self.welcome) or self._released or self._lost
+
+    @property
+    def lost(self) -> bool:
+        """Whether the coordinator is gone, and its members can only end."""
+        return self._lost and self._changes
+
+    @property
+    def released(self) -> bool:
+        return self._released and self._changes
+
+    def due(self, now: float) -> float | None:
+        """When to look though nothing came."""
+        if self._meeting is None:
+            return self._call_at
+        owes = self._link is not None and self._link.owes
+        return now + RETRY_S if owes else None
+
+    def descriptors(self) -> list[int]:
+        link = self._link
+        found = [] if link is None or link.closed else [link.fileno()]
+        return found + [line.fileno() for line in self._lines.values()]
+
+    def close(self) -> None:
+        for line in self._lines.values():
+            line.close()
+        if self._link is not None:
+            self._link.close()
+        for newcomer in self.starting:
+            os.close(newcomer.channel)
+        self._memory.remove()
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _say(self, message: Mapping[str, Any]) -> None:
+        if self._link is not None and self._link.open:
+            self._link.say(message)
+
+    def _say_ended(self, member: Member, code: int) -> None:
+        if (line := self._lines.pop(member, None)) is not None:
+            line.close()
+        self._say({"ended": member, "code": code})
+
+    def _hear(self, message: Mapping[str, Any]) -> None:
+        match message:
+            case {"meeting": str(where)}:
+                self._meeting = where
+                self._say({"has": self._has})
+            case {"launch": str(member), "device": int(device), "plan": plan, "joins": joins}:
+                self._changes = True
+                self._memory.note_passes(int(message["passes"]))
+                if device in self._extras:
+                    new = self._newcomer(member, device, plan=plan, joins=bool(joins))
+                    self.starting.append(new)
+                else:
+                    self._say_ended(member, NOT_ALLOWED)
+            case {"dismiss": member, "at_once": at_once}:
+                self._dismiss_member(member, at_once=bool(at_once))
+            case {"to": member, "line": str(line)} if member in self._lines:
+                with suppress(OSError):
+                    self._lines[member].send(f"{line}\n".encode())
+            case {"hang-up": member} if member in self._lines:
+                self._lines.pop(member).close()
+            case {"note": member, "text": str(text)} if member in self._ranks:
+                self._ranks[member].log.write(text.encode())
+            case {"reached": dict(reached)}:
+                self._reach(reached)
+            case {"release": succeeded}:
+                self._released, self.succeeded = True, bool(succeeded)
+            case _:
+                pass
+
+    def _dismiss_member(self, member: Member, *, at_once: bool) -> None:
+        for newcomer in [each for each in self.starting if each.member == member]:
+            self.starting.remove(newcomer)
+            os.close(newcomer.channel)
+            self._say_ended(member, NOT_ALLOWED)
+        if member in self._ranks:
+            self._dismiss(self._ranks[member], at_once)
+
+    def _reach(self, reached: Mapping[str, Any]) -> None:
+        """What the agent of this node is to know of its members."""
+        self._changes = True
+        with suppress(OSError):
+            put(f"{self._order['folder']}/{REACHED}", json.dumps(reached).encode())
+        self._tell({"members": reached})
+        for member, rank in self._ranks.items():
+            if rank.code is None and self._devices[member] in reached["devices"]:
+                pin(rank.pid, self._extras[self._devices[member]].get("cpus"))
+
+    def _pass_on(self, member: Member) -> None:
+        """What a member says to its coordinator."""
+        while (line := self._lines.get(member)) is not None:
+            try:
+                data = line.recv(LINE_BYTES_MAX)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            *lines, self._buffers[member] = (self._buffers[member] + data).split(b"\n")
+            for each in lines:
+                self._changes = True
+                self._say({"from": member, "line": each.decode()})
+            if not data:
+                del self._lines[member]
+                line.close()
