@@ -190,10 +190,9 @@ class Sightings:
         return tuple(sorted(other for other, at in met.items() if now - at <= LATELY_S))
 
     def paused(self, job: JobId) -> None:
-        """It computes nothing for a while: it does not hang, and an engine counts from 0 again."""
+        """It computes nothing for a while, and does not hang."""
         if (watch := self._watch_of(job)) is not None:
             watch.stuck_from = watch.steps_at = None
-            watch.energy_before_j = watch.energy_j or 0.0
 
     def goes_on(self, job: JobId, away_s: float, now: float) -> None:
         """It computes again: the time that it was away is no time of it, alone or with others."""
@@ -395,6 +394,9 @@ def _add(
     watch.device_memory_peak_gib = _most(watch.device_memory_peak_gib, load.device_memory_gib)
     watch.memory_peak_gib = _most(watch.memory_peak_gib, load.memory_gib)
     if measured.energy_j is not None:
+        # An engine that looked away from it, as during a pause, counts anew.
+        if measured.energy_j < (watch.energy_j or 0.0) - watch.energy_before_j:
+            watch.energy_before_j = watch.energy_j or 0.0
         watch.energy_j = watch.energy_before_j + measured.energy_j
     passed_s = 0.0 if watch.at is None else measured.at - watch.at
     if watch.at is not None and passed_s <= 0:
