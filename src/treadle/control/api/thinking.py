@@ -44,11 +44,10 @@ class Thinking:
         compute: Callable[[Context], Answer],
         *,
         names: Iterable[str] = (),
-        within_s: float = WITHIN_S,
     ) -> Answer:
         """What `compute` makes of the present state; `question` says what else it depends on.
 
-        names: jobs and arrays whose states it asks for. within_s: how long to wait for it.
+        names: jobs and arrays whose states it asks for.
         """
         version = self._now()
         if version != self._version:
@@ -60,10 +59,10 @@ class Thinking:
             found = asyncio.wrap_future(self._computing(compute, frozen))
             found.add_done_callback(_seen)  # The one who asks may have gone away.
             self._answers[question] = found
-        await asyncio.wait({found}, timeout=within_s)
+        await asyncio.wait({found}, timeout=WITHIN_S)
         if not found.done():
             raise UnavailableError(
-                f"the answer was not computed within {within_s:g} s: too many questions are open",
+                f"the answer was not computed within {WITHIN_S:g} s: too many questions are open",
                 hint="try again",
             )
         answer: Answer = found.result()
