@@ -90,9 +90,7 @@ class Queries:
         if stage == "active":
             active = self._active(wanted)
             total = len(active)
-            here = active[start : start + limit]
-            views = await self.listed(here)
-            views = with_arguments(views, here) if sweep else views
+            views = await self.listed(active[start : start + limit], sweep=sweep)
             if start + limit < len(active):
                 return JobPage(jobs=tuple(views), cursor=f"a{start + limit}", total=total)
         if not past:
@@ -125,13 +123,15 @@ class Queries:
 
         return await self._context.reads.ask(read)
 
-    async def listed(self, records: Sequence[JobRecord]) -> list[JobView]:
-        """Views of these jobs; others get their turn in between."""
+    async def listed(self, records: Sequence[JobRecord], *, sweep: bool = False) -> list[JobView]:
+        """Views of these jobs; others get their turn in between. sweep: with their arguments."""
         views: list[JobView] = []
         for first in range(0, len(records), SLICE):
             if first:
                 await asyncio.sleep(0)
-            views += listed(self._context, records[first : first + SLICE])
+            some = records[first : first + SLICE]
+            found = listed(self._context, some)
+            views += with_arguments(found, some) if sweep else found
         return views
 
     async def active_views(self, ids: Sequence[str]) -> tuple[JobView, ...]:

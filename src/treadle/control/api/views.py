@@ -27,7 +27,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.sentences import sentence
 from treadle.models.learning.commands import in_words
-from treadle.models.learning.kinds import FOLDER, script_id
+from treadle.models.learning.kinds import script_id
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import UNUSED, FailureView, JobDetail, JobView, State, in_short
 
@@ -115,8 +115,7 @@ def with_arguments(views: Sequence[JobView], records: Sequence[JobRecord]) -> li
     """The views of these records, each with what its command is given; a variable begins with $."""
     found = []
     for view, record in zip(views, records, strict=True):
-        given = given_to(record).arguments
-        arguments = {in_words(name): value for name, value in given if name != FOLDER}
+        arguments = {in_words(name): value for name, value in given_to(record)}
         found.append(replace(view, arguments=arguments))
     return found
 

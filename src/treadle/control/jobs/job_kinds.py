@@ -1,11 +1,13 @@
 """What a job has in common with others, by its record: all that is learned of it goes there."""
 
 import re
+from collections.abc import Sequence
 
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Program
-from treadle.models.learning.commands import is_shell
+from treadle.models.learning.commands import Arguments, is_shell, parsed
 from treadle.models.learning.kinds import Likeness
+from treadle.wire.notation import CARRIED
 
 _NAMES = "(?:TREADLE_ARRAY_INDEX|SLURM_ARRAY_TASK_ID)"
 INDEX = re.compile(rf"\$(?:{{{_NAMES}}}|{_NAMES}\b)")  # of a member of an array, for a shell
@@ -19,10 +21,10 @@ def likeness_of(record: JobRecord) -> Likeness:
     return program_of(record).likeness
 
 
-def given_to(record: JobRecord) -> Likeness:
-    """The same of one member of an array: with its index, where a shell puts that in."""
-    program = program_of(record)
-    if record.member is None or not is_shell(record.command):
-        return program.likeness
-    words = (INDEX.sub(str(record.member), word) for word in record.command)
-    return program._replace(command=tuple(words)).likeness
+def given_to(record: JobRecord) -> Arguments:
+    """What its command is given; in an array with its index, where a shell puts that in."""
+    words: Sequence[str] = record.command
+    if record.member is not None and is_shell(words):
+        words = [INDEX.sub(str(record.member), word) for word in words]
+    env = {name: text for name, text in record.env.items() if name not in CARRIED}
+    return parsed(words, env).arguments
