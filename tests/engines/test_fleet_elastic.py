@@ -221,3 +221,47 @@ def test_a_training_changes_over_nodes(tmp_path: Path) -> None:
     elastic_rows.check_samples(found, max(found.by_step))
     assert set(gaps) == {"1 -> 3", "3 -> 2"}
     assert max(gaps.values()) < 1.3  # a step takes 0.3 s at most
+
+
+@thorough
+def test_an_unmodified_script_changes_over_nodes(tmp_path: Path) -> None:
+    """The same, of a script that knows nothing of Treadle: each sample once, the same losses."""
+    pytest.importorskip("torch")
+    from tests.train.harness import printed
+    from tests.train.test_live_auto import EPOCHS, SCRIPT, _check, _rows
+
+    folder = tmp_path / "job"
+    folder.mkdir()
+
+    def logs(bench: FleetStory) -> list[str]:
+        agents = (link.agent for link in bench.world.links.values())
+        folders = [agent.folders.path("a", 1, "") for agent in agents]
+        return [path.read_text() for each in folders for path in sorted(each.glob("rank-*.log"))]
+
+    async def story(bench: FleetStory) -> None:
+        bench.within_s = 240.0
+        command = (sys.executable, "-m", "treadle.train.auto", SCRIPT, str(EPOCHS))
+        bench.job("a", *command, workdir=str(folder))
+        await bench.order(Start(0, "a", spread("n0")))
+        await bench.until(lambda: any(fact.changes for fact in starts(bench)))
+        for action, nodes in enumerate((("n0", "n1", "n2"), ("n0", "n2")), 1):
+            await bench.order(Change(action, "a", spread(*nodes)))
+            started = await bench.started("a", action)
+            assert (started.attempt, started.refused) == (1, "")
+            stalls.append(started.stall_s)
+        (folder / "fast").touch()
+        end = await bench.ended("a", 2)
+        assert (end.attempt, end.how, end.code) == (1, How.EXITED, 0), logs(bench)
+        said.extend(logs(bench))
+
+    def starts(bench: FleetStory) -> list[JobStarted]:
+        return [fact for fact in bench.jobs.facts if isinstance(fact, JobStarted)]
+
+    said: list[str] = []
+    stalls: list[float | None] = []
+    tell(tmp_path / "fleet", story)
+    sys.stdout.write(f"stalls {stalls}\n")
+    _check(
+        [_rows(text) for text in said], _rows(printed(Path(SCRIPT), str(EPOCHS), workdir=folder))
+    )
+    assert max(stall for stall in stalls if stall is not None) < 2.0  # a step takes 1 s at most

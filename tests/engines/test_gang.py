@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -166,17 +167,19 @@ def test_a_part_that_fails_ends_the_others_and_says_why():
     assert told.fact.codes == (143, 143, 3, 3, 1, 1)
 
 
-def test_a_node_that_is_lost_explains_why_its_peers_failed():
-    """1. A node is cut off. 2. Ranks elsewhere give up. 3. The cluster notices, and its scheduler
-    orders a stop. 4. Nothing of the lost part runs any more: the job is not charged.
+@pytest.mark.parametrize("how", [How.EXITED, How.LOST])
+def test_a_node_that_is_lost_explains_why_its_peers_failed(how):
+    """1. A node is cut off. 2. Ranks elsewhere give up, or miss the one that coordinates them.
+    3. The cluster notices, and its scheduler orders a stop. 4. Nothing of the lost part runs any
+    more: the job is not charged.
     """
     course = Course("j")
     course.order(start := Start(0, "j", SPREAD), launch)
     course.launched(start, gang(start))
-    course.hear(*ended("a", 9))
+    course.hear(*ended("a", 9, how=how))
     course.lose("b")
     course.order(Stop(1, "j"), launch)
-    course.hear(*ended("c", 9))
+    course.hear(*ended("c", 9, how=how))
     (told,) = course.fence("b")
     assert isinstance(told, Tell)
     assert isinstance(told.fact, AttemptEnded)

@@ -83,5 +83,5 @@ async def test_an_attempt_that_no_job_knows_cannot_begin_after_it_was_given_up(
     async with asyncio.timeout(20):
         while bench.folders.live():
             await asyncio.sleep(0.01)
-    assert has_ended(str(folder), "")
+    assert has_ended(str(folder), "", 0)
     await engine.close()

@@ -128,7 +128,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "Stop": ("for_job",),
 }
 _LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by", "nodes", "pauses")
-_LEFT_OUT_OF_PROFILE = ("cores",)
+_LEFT_OUT_OF_PROFILE = ("cores", "lead")
 _encoder = msgspec.json.Encoder()
 
 
@@ -153,7 +153,7 @@ def encode(at: float, line: Line, *, number: int = 0) -> bytes:
         if spec.get("preemptible"):
             del spec["preemptible"]
         for name in _LEFT_OUT_OF_PROFILE:
-            if spec["profile"].get(name) is None:
+            if spec["profile"].get(name) in (None, ""):
                 spec["profile"].pop(name, None)
     return _encoder.encode({**head, **numbered, **fields})
 

@@ -355,7 +355,7 @@ class Gang:
         ends = [seat.ended for seat in self.seats.values() if seat.ended is not None]
         assert len(ends) == len(self.seats), "a part has not ended"
         cause = self._cause or ends[0]
-        if cause.how is How.EXITED:  # Ranks whose peers were lost may end before that is known.
+        if cause.how in (How.EXITED, How.LOST):  # Those whose peers were lost may end before that.
             lost = [ended for ended in ends if ended.how is How.LOST]
             cause = max(lost, key=lambda ended: ended.node_lost, default=cause)
         if len(ends) == 1:

@@ -43,7 +43,7 @@ def supervise(orders: int, report: int, control: int | None = None) -> None:
     lock = take_lock(folder)
     if lock is None:
         return tell(report, '{"taken": true}')
-    if has_ended(folder, order["nonce"]):
+    if has_ended(folder, order["nonce"], order["action"]):
         return tell(report, '{"ended": true}')
     order["supervisor"], start = own, start_of(own)
     files = OwnFiles(folder, lock)

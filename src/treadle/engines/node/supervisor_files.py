@@ -41,8 +41,9 @@ class OwnFiles:
         self._lock = lock
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._status = os.open(f"{folder}/status.json", flags, 0o600)
+        for file in (self._status, lock):  # One before this may have been killed here, or left.
+            os.ftruncate(file, 0)
         os.posix_fallocate(self._status, 0, STATUS_BYTES)
-        os.ftruncate(lock, 0)  # One before this may have been killed here.
 
     def add_line(self, line: str) -> None:
         """To `supervisor.json`; one without its end does not count."""
@@ -55,11 +56,15 @@ class OwnFiles:
             os.fsync(self._status)
 
 
-def has_ended(folder: str, nonce: str) -> bool:
-    """Whether this very attempt has ended; a status of another one says nothing about it."""
+def has_ended(folder: str, nonce: str, action: int) -> bool:
+    """Whether this very attempt has ended; a status of another one says nothing about it.
+
+    A node that left an attempt over several may join it again, by a later order.
+    """
     try:
         status = json.loads(read(f"{folder}/status.json"))
-        return bool(status.get("state") == "ended" and status.get("nonce", "") == nonce)
+        own = status.get("state") == "ended" and status.get("nonce", "") == nonce
+        return bool(own and status.get("action", action) >= action)
     except (FileNotFoundError, ValueError, AttributeError):
         return False
 

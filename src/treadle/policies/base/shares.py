@@ -64,6 +64,7 @@ class Sharing(Policy):
         free = snapshot.free.copy()
         changes: dict[JobId, Allocation | None] = {}
         kept: set[JobId] = set()
+        first: list[JobId] = []  # A node of theirs has to stay, for them to change without a stop.
         for job in self.stop_order(snapshot.holding() if among is None else among):
             identity, allocation = job.spec.id, job.allocation
             assert allocation is not None, "holding jobs hold"
@@ -72,8 +73,11 @@ class Sharing(Policy):
             else:
                 changes[identity] = None
                 free.give(allocation.devices)
-        for identity, size in sizes.items():
+                if job.spec.profile.lead and identity in sizes:
+                    first.append(identity)
+        for identity in dict.fromkeys((*first, *sizes)) if first else sizes:
             if identity not in kept:
+                size = sizes[identity]
                 devices = self._devices(free, snapshot.jobs[identity], size)
                 if devices is not None:
                     free.take(devices)
@@ -97,7 +101,7 @@ class Sharing(Policy):
     def _devices(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
         """Near what it holds if that works, else anywhere, else at a smaller size."""
         if job.allocation is not None:
-            mine = kept(free, job.allocation.devices, size)
+            mine = kept(free, job.allocation.devices, size, job.spec.profile.lead)
             if len(mine) == size:
                 return mine
         for smaller in reversed([s for s in self.offers(job) if s <= size]):
@@ -134,11 +138,18 @@ def hand_out(
             ask(one, larger)
 
 
-def kept(free: FreeDevices, held: tuple[Device, ...], size: int) -> tuple[Device, ...]:
-    """Of the devices held and still free, the best together, and more from the same nodes."""
+def kept(
+    free: FreeDevices, held: tuple[Device, ...], size: int, lead: str = ""
+) -> tuple[Device, ...]:
+    """Of the devices held and still free, the best together, and more from the same nodes.
+
+    lead: a node on which one is to stay if it can, so that the job goes on without a restart.
+    """
     mine = [device for device in held if free.holds((device,))]
     per_node = Counter(device.node for device in mine)
     mine.sort(key=lambda device: (-per_node[device.node], device.node, device.number))
+    if lead in per_node:
+        mine.sort(key=lambda device: device.node != lead)
     kept = mine[:size]
     if len(kept) < size:
         near = [device for device in _free_on(free, per_node) if device not in kept]

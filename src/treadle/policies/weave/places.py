@@ -86,14 +86,19 @@ def _placed(
     snapshot: Snapshot, placement: Placement, groups: Sequence[Wanted], *, stay: bool
 ) -> tuple[_Places, FreeDevices]:
     """The larger ones first, each where it is if that is still free. stay: before those, every
-    group that can stay where it is."""
+    group that can stay where it is, or keeps a node without which its job would restart."""
     free = snapshot.emptied()
     places: _Places = {}
     for index, group in enumerate(groups if stay else ()):
         devices = _claim_held(free, group)
         if devices is not None:
             places[index] = devices
-    for index in sorted(range(len(groups)), key=lambda index: -groups[index].size):
+    order = sorted(range(len(groups)), key=lambda index: -groups[index].size)
+    if stay:
+        order.sort(
+            key=lambda index: not any(job.spec.profile.lead for job in groups[index].members)
+        )
+    for index in order:
         if index not in places:
             devices = None if stay else _claim_held(free, groups[index])
             devices = devices or _take(free, placement, groups[index])
@@ -129,8 +134,11 @@ def _claim_held(free: FreeDevices, group: Wanted) -> tuple[Device, ...] | None:
 
 def _take(free: FreeDevices, placement: Placement, group: Wanted) -> tuple[Device, ...] | None:
     """Take devices near what a member holds, else any, else for a smaller size."""
-    held = (job.allocation.devices for job in group.members if job.allocation is not None)
-    near = (kept(free, devices, group.size) for devices in held)
+    near = (
+        kept(free, job.allocation.devices, group.size, job.spec.profile.lead)
+        for job in group.members
+        if job.allocation is not None
+    )
     devices = next((mine for mine in near if len(mine) == group.size), None)
     if devices is None:
         anywhere = (placement.place(free, size) for size in group.offers)
