@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from treadle.core.live_plans import leader
 from treadle.core.member_messages import (
     Answer,
     Arrived,
@@ -93,6 +94,17 @@ def test_ranks_that_close_their_lines_have_not_spoken(tmp_path: Path) -> None:
     assert first.spoken
     first.close()
     ends[1].close()
+
+
+@pytest.mark.parametrize(("address", "leads"), [("127.0.0.2", True), ("203.0.113.9", False)])
+def test_members_stay_on_their_node_if_no_other_can_reach_it(address: str, leads: bool) -> None:
+    order: dict[str, Any] = {"tag": "a", "devices": [], "plan": "", "ranks": [], "env": {}, **ALONE}
+    order |= {"address": address, "node": "n0", "job": "j", "attempt": 1, "nonce": "", "action": 5}
+    first = FirstMembers(order)
+    found = None if first.leader is None else leader((first.leader.word,))
+    assert (found is not None and (found.node, found.term) == ("n0", 5)) is leads
+    assert first.meeting.where.startswith(address if leads else "127.0.0.1:")
+    first.close()
 
 
 def test_a_rank_that_left_its_loop_and_did_not_end_fails_the_attempt(attempt: Attempt) -> None:

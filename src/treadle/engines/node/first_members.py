@@ -32,8 +32,8 @@ class FirstMembers:
         self.order = order
         self.memory = MemoryFolder(order["tag"], order.get("uid"), order.get("gid"))
         # Members may be on other nodes, or come to be there.
-        self.leader = TeamLeader(order) if order["address"] else None
-        self.meeting = Meeting(order["address"]) if order["address"] else Meeting()
+        self.leader: TeamLeader | None = None
+        self.meeting = self._reachable() or Meeting()
         if self.leader is not None:
             self.leader.meeting = self.meeting.where
         self.elsewhere: dict[Member, str] = {}  # with their nodes
@@ -41,6 +41,20 @@ class FirstMembers:
         self.lines: dict[Member, socket.socket] = {}
         self.spoken = False
         self._open: dict[int, socket.socket] = {}
+
+    def _reachable(self) -> Meeting | None:
+        """Where members of other nodes would meet too; None: there will be none."""
+        address, begins_alone = self.order["address"], self.order["part"] is None
+        if not address:
+            return None
+        try:
+            self.leader = TeamLeader(self.order)
+            return Meeting(address)
+        except OSError:  # The cluster has another address of this machine than the machine has.
+            if not begins_alone:
+                raise
+            self.leader = None
+            return None
 
     def newcomers(self, now: float) -> Iterator[Newcomer]:
         self.began = now

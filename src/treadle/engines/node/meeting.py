@@ -18,13 +18,25 @@ BACKLOG = 4096
 NAME = "meeting"  # of the log of its process
 
 
+def bound(address: str, port: int = 0) -> socket.socket:
+    """A port that others find closed until somebody listens on it; 0: any. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # An agent keeps the port that it has given until somebody listens there.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 class Meeting:
     """One port, and the process that serves it."""
 
     def __init__(self, address: str = LOOPBACK) -> None:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.socket(family, socket.SOCK_STREAM)
-        self._listener.bind((address, 0))
+        self._listener = bound(address)
         self._host, self._port = address, int(self._listener.getsockname()[1])
         self.where = f"{address}:{self._port}"
         # Others can reach the port, and cannot guess the names of what is kept there.

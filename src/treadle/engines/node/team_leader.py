@@ -15,6 +15,7 @@ from typing import Any
 
 from treadle.core.live_plans import Leader
 from treadle.core.member_messages import LINE_BYTES_MAX, Member
+from treadle.engines.node.meeting import bound
 from treadle.engines.node.peer_link import PeerLink, key_of
 from treadle.engines.node.ranks import KILLED
 
@@ -55,11 +56,8 @@ class TeamLeader:
         """It has a port from now on, and listens on it once another node is to take part."""
         address, team = order["address"], (order["part"] or {}).get("team")
         self.node = order["node"]
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        # The agent keeps the port that it has given until then.
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind((address, team["port"] if team else 0))
+        self._listener = bound(address, team["port"] if team else 0)
+        self._listener.setblocking(False)
         self._key, self._term = key_of(order), team["term"] if team else order["action"]
         self.word = Leader(self.node, self._listener.getsockname()[1], self._term).word
         self._listens = False
