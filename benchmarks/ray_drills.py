@@ -38,7 +38,7 @@ from treadle.wire.jobs import JobRequest, State
 
 VICTIM = NODES[1]
 LINE_S = 0.5
-WELL_WITHIN_S = 180.0  # after a fault, until all nodes can be used again
+WELL_WITHIN_S = 300.0  # after a fault, until all nodes can be used again
 LOOK_S = 0.5
 PROGRAM = f"""
 import os, sys, time
