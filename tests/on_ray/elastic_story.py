@@ -167,7 +167,8 @@ class Story:
             os.kill(pid, signal.SIGKILL)
         processes.kill_tagged(TAG, f"{folders.instance}*")
         self.cluster.lose(node)
-        self.until(lambda: f"node {node} was lost" in self.said())
+        start = f"node {node} was lost"
+        self.until(lambda: any(text.startswith(start) for text in self.said()))
         for job in self._holders.pop(node, []):  # It would be run again elsewhere.
             self.live.client.cancel(job)
         return died_at
