@@ -36,6 +36,8 @@ PROFILES = st.builds(
     size=st.integers(1, 4096),
     serial=st.floats(0, 1),
     restart_s=FROM_ZERO,
+    suspend_s=FROM_ZERO,
+    resume_s=FROM_ZERO,
     memory_gib=FROM_ZERO,
     model=WORDS,
     curve=st.dictionaries(st.integers(1, 4096), LENGTHS, max_size=3).map(

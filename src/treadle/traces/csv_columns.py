@@ -231,6 +231,8 @@ COLUMNS = (
     Column("by_type", "profile.by_type", FACTORS, "speed by device type; the first has 1"),
     Column("restart_s", "profile.restart_s", SECONDS, "a restart, with `--restart-cost profile`"),
     Column("resize_s", "profile.resize_s", SECONDS, "the stall of a live resize, for `--live`"),
+    Column("suspend_s", "profile.suspend_s", SECONDS, "a pause that moves its memory to the host"),
+    Column("resume_s", "profile.resume_s", SECONDS, "until it goes on after such a pause"),
     Column("memory_gib", "profile.memory_gib", GIB, "memory used of each GPU; 0: unknown"),
     Column("busy", "profile.busy", SHARE, "time in which its devices work"),
     Column("memory_busy", "profile.memory_busy", SHARE, "time in which their memory is used"),
