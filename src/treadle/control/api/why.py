@@ -107,8 +107,10 @@ def _sharing(context: Context, record: JobRecord, row: Job) -> str:
         there = [each for each in context.scheduler.jobs.values() if each.size]
     if not there or any(each.spec.profile.busy is not None for each in there):
         return ""
-    unknown = context.jobs.records[there[0].id].command
-    return f"not yet: {name_by_default(unknown)} has not been measured"
+    unknown = context.jobs.records.get(there[0].id)  # It may have ended since the rows were copied.
+    if unknown is None:
+        return ""
+    return f"not yet: {name_by_default(unknown.command)} has not been measured"
 
 
 def ended_reason(record: JobRecord) -> Reason:
