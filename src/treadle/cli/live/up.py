@@ -90,6 +90,12 @@ _PLACES = ("socket", "state")
 @click.option(
     "--policy", metavar="POLICY", help="Policy name (treadle policies); default: the last one."
 )
+@click.option(
+    "--try",
+    type=click.Choice(["on", "off"]),
+    help="Whether a job of which nothing is known is tried beside a running one; default: as last "
+    "time, at first on.",
+)
 @click.option("--placement", metavar="PLACEMENT", help="How devices are chosen.")
 @click.option(
     "--store", metavar="URL", help="sqlite:///FILE or postgresql://...; or TREADLE_STORE."
@@ -410,7 +416,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
             warm=not options["no_warm"],
             turns="" if options["turns"] in (None, "auto") else options["turns"],
         ),
-        wanted=Wanted(options["policy"] or "", options["placement"] or ""),
+        wanted=Wanted(options["policy"] or "", options["placement"] or "", options["try"] or ""),
         store=options["store"],
         listen=host_and_port(options["listen"]) if options["listen"] else None,
         port=options["port"],

@@ -56,7 +56,7 @@ from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
 from treadle.journal.facts import CodeChanged
 from treadle.models.company.record import CompanyRecord
-from treadle.policies.live.naming import DEFAULT, PLACEMENT
+from treadle.policies.live.naming import DEFAULT, PLACEMENT, with_setting
 from treadle.store.bond import folder_identity
 from treadle.store.seal import Seal
 from treadle.store.store import Store
@@ -69,6 +69,7 @@ class Wanted(NamedTuple):
 
     policy: str = ""
     placement: str = ""
+    tries: str = ""  # on or off: whether jobs of which nothing is known are tried beside others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +196,7 @@ def _policy_names(settings: LiveSettings, kept: Mapping[str, str]) -> tuple[str,
     """The policy and the placement that were asked for, or that the store remembers."""
     wanted = settings.wanted
     policy = wanted.policy or kept.get("policy") or DEFAULT
+    policy = with_setting(policy, "tries", wanted.tries) if wanted.tries else policy
     return policy, wanted.placement or kept.get("placement") or PLACEMENT
 
 

@@ -48,6 +48,24 @@ def _check_own(name: str, own: list[str]) -> None:
             )
 
 
+def with_setting(text: str, key: str, value: str) -> str:
+    """The same policy with this parameter of the live decision."""
+    first, *wrappers = parts(text)
+    name, _, query = first.partition("?")
+    kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] != key]
+    cut = [w for wrapper in wrappers if (w := _without(wrapper, key))]
+    return "+".join([_with(name, [*kept, f"{key}={value}"]), *cut])
+
+
+def _without(wrapper: str, key: str) -> str:
+    """Without that parameter, if it is the live decision; empty if nothing is left of it."""
+    name, _, query = wrapper.partition("?")
+    if name != LIVE:
+        return wrapper
+    kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] != key]
+    return _with(name, kept) if kept else ""
+
+
 def allows(text: str, what: str) -> bool:
     """Whether the policy of this name lets jobs `share` devices, or `tries` what is not known."""
     pairs = wrapped(text).rpartition(f"+{LIVE}")[2].removeprefix("?").lower().split("&")

@@ -22,7 +22,7 @@ from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
 from treadle.models.company.belief import CompanyBelief
-from treadle.policies.live.naming import wrapped
+from treadle.policies.live.naming import allows, with_setting, wrapped
 from treadle.policies.live.patience import WAIT_S
 
 DEVICE = Device("n0", 0)
@@ -226,6 +226,23 @@ def test_sharing_can_be_switched_off_for_any_policy() -> None:
         told(scheduler, 0.0, seen("a"))
         assert told(scheduler, 1.0, seen("b")) == []
     assert wrapped("muri-l?group=2&share=off") == "muri-l?group=2+live?share=off"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("weave-l", "weave-l?tries=off"),
+        ("weave-l?power=1&tries=on", "weave-l?power=1&tries=off"),
+        ("afs+locality+live?tries=on", "afs?tries=off+locality"),
+        ("afs+live?pause=off&tries=on", "afs?tries=off+live?pause=off"),
+    ],
+)
+def test_a_setting_of_the_decision_replaces_the_one_that_was_there(
+    text: str, expected: str
+) -> None:
+    assert with_setting(text, "tries", "off") == expected
+    assert not allows(expected, "tries")
+    assert allows(with_setting(expected, "tries", "on"), "tries")
 
 
 def test_jobs_that_slow_each_other_more_than_predicted_are_parted_and_it_is_remembered() -> None:
