@@ -131,7 +131,7 @@ class Supervisor:
         self.began = self.heard_at = time.monotonic()
         self.hung = False
         self.members = Members(
-            self.meeting.where,
+            f"{self.meeting.where}/group",
             launch=self.launch,
             dismiss=self.dismiss,
             report=self.report,
