@@ -127,6 +127,14 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "Change": ("beside", "for_job"),
     "Stop": ("for_job",),
 }
+_DEFAULTS = {
+    kind: tuple(
+        (field.name, msgspec.to_builtins(field.default))
+        for field in dataclass_fields(_KINDS[kind])
+        if field.name in names
+    )
+    for kind, names in _LEFT_OUT.items()
+}
 _LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by", "nodes", "pauses")
 _LEFT_OUT_OF_PROFILE = ("cores", "lead")
 _encoder = msgspec.json.Encoder()
@@ -141,8 +149,8 @@ def encode(at: float, line: Line, *, number: int = 0) -> bytes:
     head: dict[str, object] = {"at": at, "kind": type(line).__name__}
     numbered = {"line": number} if number else {}
     fields = msgspec.to_builtins(line)
-    for name in _LEFT_OUT.get(type(line).__name__, ()):
-        if not fields[name]:
+    for name, default in _DEFAULTS.get(type(line).__name__, ()):
+        if fields[name] == default:
             del fields[name]
     if isinstance(held := fields.get("allocation"), dict) and not held["paused"]:
         del held["paused"]
