@@ -90,16 +90,3 @@ def test_all_is_laid_out_anew_at_first_and_after_one_change_for_four_jobs(
     changes: int, far: bool
 ) -> None:
     assert Seen(changes=changes).is_far(News(), jobs=100) == far
-
-
-@NAMES
-def test_while_each_job_has_the_most_that_it_can_use_more_devices_count_for_less(
-    name: str,
-) -> None:
-    world = World(name, 8)
-    world.step(0.0, *(submitted(f"j{n}", 1e5) for n in range(4)))
-    powers = []
-    for n in range(3):
-        world.step(60.0 * (n + 1), JobFinished(f"j{n}", world.scheduler.jobs[f"j{n}"].action))
-        powers.append(world.scheduler.snapshot(0.0).memory.power)  # type: ignore[attr-defined]
-    assert powers[0] > powers[1] > powers[2]

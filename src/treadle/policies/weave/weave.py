@@ -55,11 +55,6 @@ class _Memory(NamedTuple):
     power: float = 0.5
     seen: Seen = Seen()
 
-    def counting(self, power: float, news: News) -> "_Memory":
-        """With the power of a layout of all jobs; it counts more if much has changed since."""
-        weight = 1.0 - (1.0 - _NEWER) ** max(self.seen.changes + news.changes, 1)
-        return self._replace(power=self.power + (power - self.power) * weight)
-
 
 class Levers(NamedTuple):
     """What a user may set: what may be decided, and how much is asked of a change."""
@@ -202,11 +197,10 @@ class Weave(Sharing):
         held = {name: own for name, job in holding.items() if (own := job.allocation)}
         looks = {name: self._look(holding[name], own, snapshot) for name, own in held.items()}
         groups = by_devices(held, looks)
-        sharing = getattr(self._belief, "revision", None)
         if not queue and self._all_have_the_best(snapshot, holding.values()):
-            memory = memory.counting(0.0, seen.news(groups, {}, sharing))  # More brings nothing.
-            return Schedule(memory=memory._replace(seen=Seen(groups, {}, {}, 0, sharing)))
+            return Schedule(memory=memory._replace(seen=Seen(groups, {}, {}, 0)))
         waiting = self._first(snapshot, most)
+        sharing = getattr(self._belief, "revision", None)
         curves = {job.spec.id: self.curves.of(job.spec, most) for _, job in waiting}
         news = seen.news(groups, curves, sharing)
         anew = seen.is_far(news, len(holding) + len(waiting))
@@ -241,7 +235,9 @@ class Weave(Sharing):
     def _anew(self, layouts: Layouts, news: News, memory: _Memory) -> tuple[Layout, _Memory]:
         """A layout of all jobs, and what to remember of it."""
         fold, layout = layouts.best(memory.fold, news)
-        return layout, memory.counting(layouts.power(layout), news)._replace(fold=fold)
+        weight = 1.0 - (1.0 - _NEWER) ** max(memory.seen.changes + news.changes, 1)
+        power = memory.power + (layouts.power(layout) - memory.power) * weight
+        return layout, memory._replace(fold=fold, power=power)
 
     def _all_have_the_best(self, snapshot: Snapshot, holding: Collection[Job]) -> bool:
         """Whether each job is alone on as many devices as it can make use of."""
