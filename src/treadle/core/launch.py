@@ -80,6 +80,7 @@ class Launch:
     log_bytes_max: int = 256 * 2**20  # of one rank: head and tail are kept
     warm: bool = True  # it may be forked from an interpreter that has its modules imported
     resumed: bool = False  # an earlier attempt has run
+    elastic: bool = True  # it may be given other devices while it runs
     # It goes on from what it keeps in the folder of its checkpoints, where that is.
     keeps_checkpoints: bool = False
     part: Part | None = None  # if it runs on several nodes: `ranks` are those of this one

@@ -101,6 +101,7 @@ class Launcher:
             may_share=self._scheduler.policy.shares and not spec.exclusive,
             warm=record.warm,
             resumed=record.starts > 0 or ended is not None,
+            elastic=spec.elastic or len(spec.plans) > 1,
             keeps_checkpoints=spec.resumable
             and CHECKPOINT_DIR not in (*record.env, *record.secrets),
             iterations_done=done,

@@ -106,7 +106,8 @@ class Launches:
             if course.gang is not None:
                 self._change(course, course.gang, order, launch, addresses)
                 return
-            lead = Leader(nodes[0], ready.lead_port, order.id) if ready.lead_port else None
+            led = launch.elastic and ready.lead_port
+            lead = Leader(nodes[0], ready.lead_port, order.id) if led else None
             gang = gang_of(order.id, launch, allocation, addresses, port=ready.port, leader=lead)
         except Exception as error:  # a bug in one job's orders must not stop other jobs
             self._fail(course, order, error)
