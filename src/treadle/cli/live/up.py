@@ -93,8 +93,8 @@ _PLACES = ("socket", "state")
 @click.option(
     "--try",
     type=click.Choice(["on", "off"]),
-    help="Whether a job of which nothing is known is tried beside a running one; default: as last "
-    "time, at first on.",
+    help="Whether a job that nothing is known about is tried beside a running one; default: as "
+    "last time, at first on.",
 )
 @click.option("--placement", metavar="PLACEMENT", help="How devices are chosen.")
 @click.option(

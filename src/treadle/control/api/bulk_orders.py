@@ -209,39 +209,36 @@ class Orders:
     def _pauses(self, record: JobRecord, how: Pause) -> Pause | None:
         """How a job is paused that runs, or once it does; None if it waits, or cannot be."""
         row = self._context.row(record.id)
-        if row is None or row.phase not in {Phase.STARTING, Phase.RUNNING}:
+        if row is None or row.allocation is None or len(row.allocation.nodes()) > 1:
             return None
-        return how if row.phase is Phase.STARTING or how in row.pauses else None
+        can = row.phase is Phase.STARTING or (row.phase is Phase.RUNNING and how in row.pauses)
+        return how if can and not row.allocation.paused else None
 
     def _not_paused(self, record: JobRecord, how: Pause) -> tuple[str, ...]:
-        """Why it cannot be paused so, and what to do instead; empty if it can be."""
+        """Why it cannot be paused so, and what to do instead; empty if it can be, or waits."""
         row = self._context.row(record.id)
-        if row is None:
+        if row is None or row.allocation is None or self._pauses(record, how):
             return ()
-        held = None if row.allocation is None else row.allocation.paused
-        nodes = () if row.allocation is None else row.allocation.nodes()
-        if row.phase is Phase.WAITING or how is held or (held and how is Pause.FROZEN):
+        held, nodes = row.allocation.paused, row.allocation.nodes()
+        if held in {how, Pause.SUSPENDED}:
             return ()
+        name, because = f"job {row.id}", record.not_paused
         if len(nodes) > 1:
-            return (
-                f"job {row.id} cannot be paused: it is on {several(len(nodes), 'node')}",
-                _INSTEAD,
-            )
-        if row.phase is Phase.STARTING and not held:
-            return ()  # Once it runs.
+            return f"{name} cannot be paused: it is on {several(len(nodes), 'node')}", _INSTEAD
         if not held and row.phase is not Phase.RUNNING:
-            return f"job {row.id} is {row.phase} and cannot be paused at this moment", ""
-        if how in row.pauses:
-            paused = f"job {row.id} is paused already, and its memory stays where it is"
-            return (paused, _FIRST) if held else ()
+            return f"{name} is {row.phase} and cannot be paused at this moment", ""
         if not row.pauses:
-            because = record.not_paused or "its attempt did not say that it can be"
-            return f"job {row.id} cannot be paused: {because}", _INSTEAD
-        because = record.not_paused or "its driver or its way to use the GPU does not let it"
+            because = because or "its attempt did not say that it can be"
+            return f"{name} cannot be paused: {because}", _INSTEAD
+        if how in row.pauses:
+            return f"{name} is paused already, and its memory stays where it is", _FIRST
+        because = because or "its driver or its way to use the GPU does not let it"
         if self._is_on_slots(row):
             because = "it is on CPU slots, and has no GPU memory"
-        instead = "" if held else _FROZEN
-        return f"the memory of job {row.id} cannot be moved to the host: {because}", instead
+        return (
+            f"the memory of {name} cannot be moved to the host: {because}",
+            "" if held else _FROZEN,
+        )
 
     def _release(self, identity: str, alive: Sequence[JobRecord], by: str) -> _Planned:
         """The held members of an array."""

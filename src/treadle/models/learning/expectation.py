@@ -71,9 +71,7 @@ class Basis(StrEnum):
     STOPS_EARLY = "stops early"  # the same, or as soon as runs of its command
     GOES_ON = "goes on"  # the same, or as late as runs of its command
     FIRST_STEPS = "first steps"  # no speed was measured yet
-    OTHER_SIZE = (
-        "other size"  # steps left, at the speed expected of a size or company that was not measured
-    )
+    OTHER_SIZE = "other size"  # steps left, at the speed expected where none was measured yet
     RUNS = "runs"  # of jobs like it
     USER = "user"
     NOTHING = "nothing"

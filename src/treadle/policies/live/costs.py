@@ -140,9 +140,8 @@ class _Weighing:
             if each is not None
             for device in each.devices
         }
-        beside = {
-            *snapshot.on(touched)
-        } - changes.keys()  # What others are given or lose was weighed before.
+        # What others are given or lose was weighed before.
+        beside = {*snapshot.on(touched)} - changes.keys()
         # Who is on which device then: the part's jobs, and those that share devices with them.
         self._after: dict[JobId, Allocation | None] = {
             name: changes.get(name, snapshot.jobs[name].allocation)

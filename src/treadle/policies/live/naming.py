@@ -50,20 +50,16 @@ def _check_own(name: str, own: list[str]) -> None:
 
 def with_setting(text: str, key: str, value: str) -> str:
     """The same policy with this parameter of the live decision."""
-    first, *wrappers = parts(text)
-    name, _, query = first.partition("?")
-    kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] != key]
-    cut = [w for wrapper in wrappers if (w := _without(wrapper, key))]
-    return "+".join([_with(name, [*kept, f"{key}={value}"]), *cut])
+    first, *wrappers = (_without(part, key) for part in parts(text))
+    first += f"{'&' if '?' in first else '?'}{key}={value}"
+    return "+".join([first, *(wrapper for wrapper in wrappers if wrapper != LIVE)])
 
 
-def _without(wrapper: str, key: str) -> str:
-    """Without that parameter, if it is the live decision; empty if nothing is left of it."""
-    name, _, query = wrapper.partition("?")
-    if name != LIVE:
-        return wrapper
-    kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] != key]
-    return _with(name, kept) if kept else ""
+def _without(part: str, key: str) -> str:
+    name, _, query = part.partition("?")
+    return _with(
+        name, [pair for pair in query.split("&") if pair.partition("=")[0] not in {"", key}]
+    )
 
 
 def allows(text: str, what: str) -> bool:
