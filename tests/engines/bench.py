@@ -171,7 +171,8 @@ class Story:
         return self.folders.path(job, attempt)
 
     def log(self, job: str, *, attempt: int = 1, rank: int = 0) -> str:
-        return (self.folder(job, attempt) / f"rank-{rank}.log").read_text()
+        path = self.folder(job, attempt) / f"rank-{rank}.log"
+        return path.read_text() if path.exists() else ""
 
 
 def agent_of(engine: Engine) -> Agent:

@@ -6,7 +6,8 @@ Each line of its output says what it did. It runs until it is told to leave or g
 FILE exists, newcomers do not become ready, and leavers do not end. If LAST is `last`, its training
 is over when a change begins; while FILE exists, it has work to do after that. If LAST is an exit
 code, its training is over at once, and the first member ends with that code. If it is `leaves`, the
-second member ends with 0 as soon as it trains. If it is `fails`, newcomers end with 1, and if it
+second member ends with 0 as soon as it trains; while FILE exists, the first has not yet said that it
+does so, too. If it is `fails`, newcomers end with 1, and if it
 is a path, with the exit code that is in that file.
 """
 
@@ -76,6 +77,7 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
                     rank, size = order.members.index(me), len(order.members)
                     plan = f" under {order.plan}" if order.plan else ""
                     sys.stdout.write(f"{me} is rank {rank} of {size}{plan}\n")
+                    wait_while(file if last == "leaves" and me == "m0" else "")
                     line.sendall(encode(Switched(order.version, step, 0.125)))
                     trained(line, me, last)
                 case Leave():

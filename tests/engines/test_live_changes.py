@@ -247,11 +247,20 @@ async def test_what_a_script_does_after_its_training_may_fail_the_attempt(
     assert [end.code for end in bench.ends] == [code], job.log(0)
 
 
+@pytest.mark.parametrize("first_is_slow", [False, True])
 @telling(slots=2)
-async def test_a_rank_that_leaves_the_others_by_itself_fails_the_attempt(bench: Story) -> None:
+async def test_a_rank_that_leaves_the_others_by_itself_fails_the_attempt(
+    bench: Story, tmp_path: Path, first_is_slow: bool
+) -> None:
     """Its exit code is 0, but it was neither ordered to leave nor killed."""
-    job = Flexible(bench, "", "leaves")
+    slow = tmp_path / "slow"
+    if first_is_slow:
+        slow.touch()
+    job = Flexible(bench, str(slow), "leaves")
     await bench.order(Start(0, "a", on(0, 1)))
+    if first_is_slow:
+        await bench.until(lambda: "of 2" in job.log(1) and "m1" not in job.pids())
+        slow.unlink()
     await bench.until(lambda: bench.ends)
     assert [end.code for end in bench.ends] == [1], job.log(0)
     assert "rank 1 left the training with exit code 0 while the others train" in job.log(0)

@@ -66,6 +66,12 @@ class MemberState:
         taken = self._switch.group if self._switch is not None and forming else ()
         return bool(self.group) and member not in self.group and member not in taken
 
+    def trains(self, member: Member) -> bool:
+        """Whether it does steps with the others, also if some have not yet said so of theirs."""
+        return member in self.group or (
+            self._switch is not None and member in self._switch.switched
+        )
+
     @property
     def is_over(self) -> bool:
         """Whether the training came to its end, and members end by themselves.

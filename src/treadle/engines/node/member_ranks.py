@@ -137,6 +137,8 @@ class MemberRanks:
     def ended(self, rank: AnyRank, now: float) -> bool:
         """A rank has ended; whether the attempt has failed by that."""
         member = next((name for name, each in self._ranks.items() if each is rank), None)
+        if member is not None:
+            self.members.hear_out(member, now)
         if member is None or not self.speaks:
             return bool(rank.code)
         if self._joins(member):
@@ -361,7 +363,7 @@ class MemberRanks:
         """Whether it leaves the group by itself, and well: the others may be about to do so too."""
         machine = self.members.machine
         known = member in self._dismissed or machine.is_done(member)
-        return code == 0 and not known and member in machine.group
+        return code == 0 and not known and machine.trains(member)
 
     def _blame_the_one_that_left(self) -> None:
         """The others have formed a group without it, and train on."""

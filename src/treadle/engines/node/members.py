@@ -127,10 +127,14 @@ class Members:
 
     def ended(self, member: Member, now: float) -> None:
         """The process of a member has ended. What it said before that counts."""
-        if member in self._lines:
-            self._read(member, now)
+        self.hear_out(member, now)
         self._close(member)
         self._take(Gone(member), now)
+
+    def hear_out(self, member: Member, now: float) -> None:
+        """Read what it has said until now."""
+        if member in self._lines:
+            self._read(member, now)
 
     def readable(self, descriptor: int, now: float) -> None:
         member = self.descriptors().get(descriptor)
