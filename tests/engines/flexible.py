@@ -6,9 +6,9 @@ Each line of its output says what it did. It runs until it is told to leave or g
 FILE exists, newcomers do not become ready, and leavers do not end. If LAST is `last`, its training
 is over when a change begins; while FILE exists, it has work to do after that. If LAST is an exit
 code, its training is over at once, and the first member ends with that code. If it is `leaves`, the
-second member ends with 0 as soon as it trains; while FILE exists, the first has not yet said that it
-does so, too. If it is `fails`, newcomers end with 1, and if it
-is a path, with the exit code that is in that file.
+second member ends with 0 as soon as it trains; while FILE exists, the first has not yet said that
+it does so, too. If it is `fails`, newcomers end with 1, and if it is a path, with the exit code
+that is in that file.
 """
 
 import os

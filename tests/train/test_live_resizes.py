@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 SCRIPT = str(Path(__file__).with_name("elastic_job.py"))
-EPOCHS = 100  # of 4 steps, which take over a minute until it is told to be fast
+EPOCHS = 100  # of 4 steps, which take minutes until it is told to be fast
 STEADY = "+live?restart_s=0.05"
 POLICY = "afs" + STEADY
 
