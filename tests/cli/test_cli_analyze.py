@@ -53,11 +53,6 @@ devices  nodes  holds  device hours  of device hours  progress
 FAILURES
 Attempts and reasons are not recorded; 1 job of 3 ended unsuccessful after 0.11 device hours, 61.5%
 of all.
-
-CONVERGENCE
-The losses of 3 jobs with 0.18 device hours are not recorded. In the Philly study 62 % of the device
-time of passed jobs and 56 % of killed ones bought the last 0.1 %; were these the same, it would be
-0.04 device hours (an assumption, not a measurement).
 """
 FAILING = ("generate:philly?jobs=60&longest=3600", "--job-failures", "3", "--retries", "2")
 
@@ -108,7 +103,7 @@ def test_everything_is_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = analysed(capsys, *FAILING, "--guideline-jobs", "20")
     assert list(found) == [
         *("name", "how", "jobs", "nodes", "devices", "span_s", "ends", "waits", "usage"),
-        *("failures", "convergence", "spells", "notes", "guidelines"),
+        *("failures", "spells", "notes", "guidelines"),
     ]
     assert found["failures"]["attempts"] > 0
     assert found["guidelines"]["jobs"] == 20
@@ -172,12 +167,6 @@ def test_bad_journals_are_refused(capsys: pytest.CaptureFixture[str], journal: s
 )
 def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert len(refused(capsys, *words).splitlines()) == 1
-
-
-def test_losses_are_told_where_jobs_report_them(capsys: pytest.CaptureFixture[str]) -> None:
-    found = analysed(capsys, "generate:aiturbo?jobs=30", "--no-guidelines")["convergence"]
-    assert found["jobs"] == 30
-    assert 0 < found["share"] < 1
 
 
 def test_a_report_is_written_whole_and_named(capsys: pytest.CaptureFixture[str]) -> None:

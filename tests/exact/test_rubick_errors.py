@@ -11,7 +11,7 @@ from statistics import fmean
 import pytest
 from tests.exact.rubick_rows import MODELS, authors_model, checks, profile_runs, profiles
 
-from treadle.models.plans.fit import Run, fit, mended, relative_error
+from treadle.models.plans.fit import Run, fit, relative_error
 from treadle.models.plans.iteration_time import Factors, ModelType
 
 FITTED = ("vit", "roberta", "bert", "t5", "gpt2")
@@ -66,27 +66,10 @@ def test_our_loss_is_never_above_that_of_the_authors_solver(name: str) -> None:
     assert ours.loss <= theirs.loss + 1e-3
 
 
-def test_the_rows_of_t5_contain_two_forwards_that_cannot_be_right() -> None:
-    """With them mended the rows fit three times better, and the authors' checks four times worse.
-
-    The checks put in a forward of 338 ms on one device where 356 to 423 were measured, and compare
-    plain data parallelism with times of ZeRO and accumulation.
-    """
-    runs = profile_runs("t5")
-    model = replace(published("t5"), factors=START)
-    as_they_are, better = fit(model, runs), fit(model, mended(runs)[0])
-    assert [w for w in as_they_are.warnings if "looks like a slip" in w] == list(mended(runs)[1])
-    assert len(mended(runs)[1]) == 2
-    assert better.error < 0.07
-    assert as_they_are.error > 0.19
-    assert mean_over_checks("t5", better.model) > 15
-
-
 @pytest.mark.parametrize("name", ["llama7b", "llama30b"])
 def test_llama_cannot_be_fitted_from_its_three_rows(name: str) -> None:
     """All three are off-load, and say 1 ms for an optimizer that runs on the host."""
     found = fit(replace(published(name), factors=START), profile_runs(name))
-    assert found.warnings[0] == ("3 runs do not determine 7 numbers; expected as many or more")
     split = [
         e
         for cell in ("TP+PP", "DP+TP+PP")

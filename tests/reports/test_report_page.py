@@ -12,11 +12,10 @@ from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.reports.chart_span import ChartSpan, chart_span
 from treadle.reports.comparison import Comparison
-from treadle.reports.comparison_figures import _drawings, figures
 from treadle.reports.downsample import binned, peaks, sampled
+from treadle.reports.figure_files import check_available
 from treadle.reports.page import page
 from treadle.reports.page_data import page_data
-from treadle.reports.recorder import Recorder
 from treadle.reports.run_history import Hold
 
 D0 = Device("n0", 0)
@@ -148,68 +147,7 @@ def test_long_distributions_keep_their_ends():
 # -- figures ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_every_figure_is_written_as_png_and_svg(comparison, tmp_path):
-    pytest.importorskip("matplotlib")
-    paths = figures(comparison, tmp_path / "figures")
-    names = ["completion", "devices", "efficiency", "queue", "sizes", "tenants", "waits"]
-    names += ["fairness", "gantt-fifo", "gantt-sjf"]
-    assert [path.name for path in paths] == [f"{n}.{e}" for n in names for e in ("png", "svg")]
-    for path in paths:
-        start = path.read_bytes()[:5]
-        assert start in {b"\x89PNG\r", b"<?xml"}, path
-
-
-@pytest.fixture
-def devices_alone(monkeypatch):
-    """Only the charts of devices are drawn."""
-    pytest.importorskip("matplotlib")
-    monkeypatch.setattr("treadle.reports.comparison_figures._drawings", _charts_of_devices)
-
-
-def _charts_of_devices(comparison):
-    return {name: draw for name, draw in _drawings(comparison).items() if name.startswith("gantt")}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("devices_alone")
-def test_figures_of_the_same_run_are_the_same(comparison, tmp_path):
-    one, two = (figures(comparison, tmp_path / name) for name in ("one", "two"))
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
-
-
-@pytest.mark.slow
-def test_figures_of_nothing_are_empty_and_no_error(run_of, tmp_path):
-    pytest.importorskip("matplotlib")
-    comparison = Comparison("Nothing", "", [], Cluster.grid(1, 2), [run_of(Recorder())])
-    assert len(figures(comparison, tmp_path)) == 16
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("devices_alone")
-def test_charts_of_devices_get_plain_names_of_their_own(comparison, tmp_path):
-    names = ("las?a=1:2&b=$3", "las?a=1&2:b=3", "../..")
-    runs = [replace(comparison.runs[0], policy=name) for name in names]
-    paths = figures(replace(comparison, runs=runs), tmp_path)
-    assert [path.stem for path in paths[::2]] == [
-        "gantt-las-a-1-2-b-3",
-        "gantt-las-a-1-2-b-3-2",
-        "gantt-policy",
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("devices_alone")
-def test_many_bars_are_one_picture_in_the_svg(comparison, tmp_path):
-    holds = comparison.runs[0].recorder.holds
-    holds += [Hold("b", Allocation((D0,)), at / 100, at / 100 + 0.005) for at in range(3000)]
-    figures(comparison, tmp_path)
-    assert "data:image/png" in (tmp_path / "gantt-fifo.svg").read_text()
-    assert "data:image/png" not in (tmp_path / "gantt-sjf.svg").read_text()
-    assert (tmp_path / "gantt-fifo.svg").stat().st_size < 200_000
-
-
-def test_missing_matplotlib_is_said_in_one_sentence(comparison, tmp_path, monkeypatch):
+def test_missing_matplotlib_is_said_in_one_sentence(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(InvalidInputError, match="matplotlib"):
-        figures(comparison, tmp_path)
+        check_available()

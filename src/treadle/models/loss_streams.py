@@ -25,7 +25,6 @@ from typing import Literal
 import numpy as np
 
 from treadle.core.job import Job, JobId, JobSpec
-from treadle.models.early_stop import LEAST, StopAdvice, stop_advice
 from treadle.models.forecasts import Forecast
 from treadle.models.losses import POINTS_MIN as CURVE_POINTS_MIN
 from treadle.models.losses import Fit, Numbers, fit, fit_inverse
@@ -165,13 +164,6 @@ class LossForecasts:
         losses = self._streams.get(spec.id)
         return spec if losses is None else replace(spec, iterations=losses.limit)
 
-    def observed(self, job: Job, now: float) -> tuple[Numbers, Numbers]:
-        """Iterations and losses that the job has reported."""
-        losses = self._streams.get(job.id)
-        if losses is None:
-            return np.empty(0), np.empty(0)
-        return losses.losses(losses.count(job.iterations_at(now)))
-
     def forecast(self, job: Job, now: float) -> Forecast:
         losses = self._streams.get(job.spec.id)
         if losses is None:
@@ -202,42 +194,6 @@ class LossForecasts:
         if known[1] > losses.limit:
             return TRUSTED_REST * losses.limit
         return max(known[1] - done, losses.interval)
-
-    def interval(self, job: Job, now: float) -> tuple[float, float]:
-        """The fewest and most iterations that are probably left."""
-        losses = self._streams.get(job.id)
-        if losses is None:
-            return job.remaining_at(now), job.remaining_at(now)
-        done = job.iterations_at(now)
-        refit, most = self._last(job.id, losses, done), max(losses.limit - done, 0.0)
-        if refit is None:
-            return 0.0, most
-        low, high = refit.fit.interval(losses.target, seed=losses.seed % 2**32)
-        return min(max(low - done, 0.0), most), min(max(high - done, 0.0), most)
-
-    def stop_advice(self, job: Job, now: float, *, least: float = LEAST) -> StopAdvice | None:
-        """Advice to stop a running job early, from its losses."""
-        losses = self._streams.get(job.id)
-        done = job.iterations_at(now)
-        refit = None if losses is None else self._last(job.id, losses, done)
-        if refit is None:
-            return None
-        return stop_advice(
-            refit.fit,
-            done=done,
-            end=done + self.forecast(job, now).remaining,
-            iterations_per_s=job.iterations_per_s,
-            size=job.size,
-            least=least,
-        )
-
-    def reason(self, job: Job, now: float) -> str:
-        """Why a job does not count as predictable; empty if it does."""
-        losses = self._streams.get(job.id)
-        if losses is None:
-            return ""
-        refit = self._last(job.id, losses, job.iterations_at(now))
-        return Standing().reason if refit is None else refit.standing.reason
 
     def _last(self, identity: JobId, losses: Stream, done: float) -> _Refit | None:
         """The last refit of a job after this many iterations."""

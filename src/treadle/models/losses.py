@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.core.errors import InvalidInputError
-from treadle.models.seeded_random import draw_numbers
 
 Numbers = NDArray[np.float64]
 Form = Literal["inverse", "power", "exponential"]
@@ -25,7 +24,6 @@ Form = Literal["inverse", "power", "exponential"]
 POINTS_MIN = 4  # to fit anything
 HELD_OUT = 0.3  # newest share of the points, on which a fit is scored
 GOOD = 0.10  # relative error held out; a worse fit lets other forms be tried
-DRAWS = 30  # resampled curves of an interval
 _POINTS_MAX = 40  # more points are averaged in groups of neighbours
 _OUTLIER = 3.0  # median deviations of its window
 _WINDOW = 5  # points
@@ -100,25 +98,6 @@ class Fit:
     def residuals(self) -> Numbers:
         """Observed over fitted losses, minus one."""
         return np.asarray(self.losses / self._fitted() - 1.0, dtype=np.float64)
-
-    def interval(self, target: float, *, seed: int = 0) -> tuple[float, float]:
-        """The 10th to 90th percentile of where resampled curves reach the target.
-
-        Residuals are drawn from the seed and added to the curve; each such series is fitted.
-        """
-        curve, fitted, residuals = self.curve, self._fitted(), self.residuals
-        drawn = draw_numbers(seed, DRAWS * len(residuals))
-        chosen = (drawn * len(residuals)).astype(np.int64).reshape(DRAWS, -1)
-        losses = np.maximum(fitted * (1.0 + residuals[chosen]), _TINY) / curve.scale
-        steps = (self.iterations - curve.origin) / curve.unit
-        weights = np.broadcast_to(_recency(len(steps)), losses.shape)
-        terms = _solve(curve.form, steps, losses, weights)
-        ends = np.sort(_reached(curve.form, terms, target / curve.scale))
-        low, high = ends[DRAWS // 10], ends[-1 - DRAWS // 10]
-        return (
-            float(curve.origin + curve.unit * low),
-            float(curve.origin + curve.unit * high),
-        )
 
     def _fitted(self) -> Numbers:
         curve = self.curve

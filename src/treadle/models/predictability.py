@@ -62,14 +62,14 @@ class Standing(NamedTuple):
     predictable: bool = False
     ends: tuple[float, ...] = ()  # as predicted by the last refits, the newest last
     misses: int = 0  # windows in a row with a large error
-    reason: str = "too few losses were seen"
 
     def after(self, evidence: Evidence) -> "Standing":
         """The judgement after one more refit."""
         ends = (*self.ends, evidence.end)[-REFITS:]
         misses = self.misses + 1 if evidence.error > LOST_ERROR else 0
-        reason = _lost(evidence, misses) if self.predictable else _missing(evidence, ends)
-        return Standing(not reason, ends, misses, reason)
+        if self.predictable:
+            return Standing(not (evidence.diverges or misses >= LOST_WINDOWS), ends, misses)
+        return Standing(_is_predictable(evidence, ends), ends, misses)
 
 
 def kendall(values: Numbers) -> float:
@@ -111,25 +111,12 @@ def _fewest(count: int) -> int:
         fewest += 1
 
 
-def _missing(evidence: Evidence, ends: Sequence[float]) -> str:
-    """Why a job does not yet count as predictable; empty if it does."""
-    if evidence.points < POINTS_MIN or evidence.done < DONE_MIN:
-        return "too few losses were seen"
-    if evidence.error > ERROR_MAX:
-        return f"new losses are {100 * evidence.error:.0f} % off the curve"
-    if evidence.trend >= TREND_MAX or evidence.diverges:
-        return "the loss does not fall"
-    if evidence.drifts:
-        return "the newest losses drift off the curve"
-    if len(ends) < REFITS or max(ends) == inf or max(ends) - min(ends) > MOVED_MAX * max(ends):
-        return "the predicted end still moves"
-    return ""
-
-
-def _lost(evidence: Evidence, misses: int) -> str:
-    """Why a predictable job stops being predictable; empty if it still is."""
-    if evidence.diverges:
-        return "the loss diverges"
-    if misses >= LOST_WINDOWS:
-        return f"new losses were {100 * evidence.error:.0f} % off the curve, twice in a row"
-    return ""
+def _is_predictable(evidence: Evidence, ends: Sequence[float]) -> bool:
+    """Whether a job that did not count as predictable does now."""
+    enough = evidence.points >= POINTS_MIN and evidence.done >= DONE_MIN
+    near = evidence.error <= ERROR_MAX and not evidence.drifts
+    falls = evidence.trend < TREND_MAX and not evidence.diverges
+    still = (
+        len(ends) == REFITS and max(ends) < inf and max(ends) - min(ends) <= MOVED_MAX * max(ends)
+    )
+    return enough and near and falls and still

@@ -10,7 +10,7 @@ from treadle.reports.bookkeeping import WAIT_CAUSES
 from treadle.reports.metrics import Summary, finish_time_fairness, never_started, queue_lengths
 from treadle.reports.recorder import Recorder
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish; page and figures share them.
+# Okabe and Ito's colours, which colour-blind readers can distinguish.
 # Yellow is left out (too faint on white) and so is black (lost on a dark page).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f", "#aa4499")
 
@@ -22,7 +22,7 @@ class Run:
     policy: str
     summary: Summary
     recorder: Recorder
-    never_fit: frozenset[JobId] = frozenset()  # left out of the queue in figures
+    never_fit: frozenset[JobId] = frozenset()  # left out of the queue in charts
     notes: Sequence[str] = ()  # what was assumed in this run
 
     def completion_s(self) -> list[float]:

@@ -50,7 +50,6 @@ from treadle.sim.warm_engine import WarmEngine
 from treadle.traces.workload import Workload
 
 if TYPE_CHECKING:
-    from treadle.models.loss_streams import LossForecasts
     from treadle.models.plans.belief import PlanBelief
 
 # When the restart cost is charged: at changes of an allocation; also at the first start; the same
@@ -74,7 +73,6 @@ class Experiment:
     cluster: Cluster
     spent: Spent
     times: StageTimes
-    lengths: "LossForecasts | None"  # if lengths are predicted from losses
     plans: "PlanBelief | None"  # if the plan models are learned
     jobs: Sequence[JobSpec] = ()  # as they truly are
     straight: StraightRun | None = None  # the quick way to the end, where there is one
@@ -142,7 +140,7 @@ def prepare(
     plans = plan_belief(cluster, settings, times)
     belief, learns = belief_of(model, plans, settings)
     jobs = _jobs(workload, cluster, settings)
-    announced, lengths = announced_as(settings), None
+    announced = announced_as(settings)
     learner = length_learner(belief, settings)
     if learner is not None:
         belief, announced = knowing_lengths(belief, learner, settings), learner.announced
@@ -184,9 +182,7 @@ def prepare(
     straight = None
     if applies(chosen, simulated, jobs):
         straight = StraightRun(chosen, spent, scheduler, jobs, truth, recorder, looks)
-    return Experiment(
-        settings, simulation, recorder, cluster, spent, times, lengths, plans, jobs, straight
-    )
+    return Experiment(settings, simulation, recorder, cluster, spent, times, plans, jobs, straight)
 
 
 def policy_text(settings: Settings) -> str:

@@ -5,7 +5,6 @@ as_recorded.py        the record of a trace that says when, and perhaps where, i
 waits.py              how long jobs waited, by size and cause
 usage.py              how device time was used, by size and spread
 failure_costs.py      the cost of failed attempts, by class and reason
-convergence.py        device time spent after the loss had settled
 analysis.py           all of this, as one value
 guidelines.py         the same jobs with and without each guideline, by simulation
 analysis_document.py  the analysis as text and tables

@@ -7,7 +7,6 @@ from treadle.core.errors import InvalidInputError
 from treadle.failures.rules import RuleTable
 from treadle.reports.json_numbers import finite
 from treadle.reports.metrics import summarise
-from treadle.study.convergence import Convergence, convergence
 from treadle.study.failure_costs import Failures, failures
 from treadle.study.record import Record
 from treadle.study.spells import Spell, spells
@@ -40,7 +39,6 @@ class Analysis:
     waits: tuple[Waits, ...]
     usage: Usage
     failures: Failures
-    convergence: Convergence
     spells: tuple[Spell, ...]  # each policy's time, where the run switched its policy
     notes: tuple[str, ...]
 
@@ -75,7 +73,6 @@ def analyse(record: Record, *, rules: RuleTable | None = None) -> Analysis:
         waits=waits(record),
         usage=usage(record, summary),
         failures=failures(record, rules),
-        convergence=convergence(record),
         spells=_spells(record),
         notes=record.notes,
     )

@@ -6,7 +6,6 @@ from treadle.core.wording import digits, duration, percent, several
 from treadle.reports.bookkeeping import WAIT_CAUSES
 from treadle.reports.document import Cell, Document, Section, Table, Tile
 from treadle.study.analysis import Analysis
-from treadle.study.convergence import STUDIED, Convergence
 from treadle.study.failure_costs import Failed, Failures
 from treadle.study.guidelines import BOTH, WITHOUT, Effect, Guidelines
 from treadle.study.spells import Spell
@@ -27,7 +26,6 @@ def document(analysis: Analysis, guidelines: Guidelines | None, command: str) ->
         _waiting(analysis.waits),
         _device_time(analysis.usage),
         _failing(analysis),
-        _convergence(analysis.convergence),
     ]
     if guidelines is not None:
         sections.append(_guidelines(guidelines))
@@ -240,30 +238,6 @@ def _failed_table(title: str, first: str, rows: Sequence[Failed], note: str = ""
         parts=("device hours",),
         shares=[(one.share,) for one in rows],
     )
-
-
-def _convergence(found: Convergence) -> Section:
-    lead = (
-        "Device time spent after a job's loss was within 0.1 % of the lowest that it ever "
-        "reported: what stopping then would save. With noisy losses this is a lower bound."
-    )
-    findings = []
-    if found.jobs:
-        findings.append(
-            f"{several(found.jobs, 'job')} reported losses and held {digits(found.gpu_h)} GPU "
-            f"hours; {digits(found.settled_gpu_h)} of them ({percent(found.share)}) came after "
-            "the loss had settled."
-        )
-    if found.silent_jobs:
-        findings.append(
-            f"The losses of {several(found.silent_jobs, 'job')} with {digits(found.silent_gpu_h)} "
-            "device hours are not recorded. In the Philly study "
-            f"{100 * STUDIED['passed']:.0f} % of the device time of passed jobs and "
-            f"{100 * STUDIED['killed']:.0f} % of killed ones "
-            f"bought the last 0.1 %; were these the same, it would be "
-            f"{digits(found.studied_gpu_h)} device hours (an assumption, not a measurement)."
-        )
-    return Section("Convergence", lead, findings or ["No job held a device."])
 
 
 # -- what the guidelines would save -------------------------------------------------------------

@@ -10,8 +10,6 @@ from treadle.models.company.belief import FLOOR, SUM_MIN
 from treadle.models.company.predictor import doubt, predict
 
 WORTH = 0.5  # a device is worth having if it adds at least this much of a device's work
-FASTER = 1.05  # a plan is faster if it is by so much: less is noise of a short run
-LESS_MEMORY = 0.1
 
 # Busy shares of six kinds of training alone on an H200 (`python benchmarks/gpu/batch.py`,
 # benchmarks/gpu/batch_h200.json).
@@ -39,7 +37,6 @@ class Measured:
     memory_gib: float | None = None
     cores: float | None = None
     problem: str = ""
-    plan: str = ""  # its execution plan; empty: data parallel, or how the script itself splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,26 +67,6 @@ def worth_having(runs: Sequence[Measured]) -> list[int]:
         found.append(size)
         best_size, best = size, per_s
     return found
-
-
-def plan_gain(run: Measured, beside: Measured) -> str:
-    """What a plan is worth beside data parallel at the same size, in words; empty: nothing."""
-    if not run.steps_per_s or not beside.steps_per_s:
-        return ""
-    ratio = run.steps_per_s / beside.steps_per_s
-    if ratio >= FASTER:
-        return f"yes: {ratio - 1.0:.0%} faster"
-    saved = _saved(run.gpu_memory_gib, beside.gpu_memory_gib)
-    if saved is None:
-        saved = _saved(run.memory_gib, beside.memory_gib)
-    if saved is not None and saved >= LESS_MEMORY:
-        return f"if memory is short: {saved:.0%} less, {max(0.0, 1.0 / ratio - 1.0):.0%} slower"
-    return ""
-
-
-def _saved(used_gib: float | None, beside_gib: float | None) -> float | None:
-    """The share of memory that is saved; None: not measured."""
-    return None if used_gib is None or not beside_gib else 1.0 - used_gib / beside_gib
 
 
 def good_company(busy: float | None, *, mps: bool = False) -> list[Company]:

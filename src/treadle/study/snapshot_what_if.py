@@ -30,7 +30,6 @@ from treadle.policies.registry import policy
 from treadle.reports.metrics import mean
 from treadle.sim.run import Simulation
 from treadle.sim.start_estimate import LiveStateEngine, World
-from treadle.study.what_if_later import later_notes
 from treadle.traces.clusters import cluster as cluster_of
 from treadle.wire.what_if import Outcome, WhatIf, WhatIfJob, WhatIfRequest, WhatIfSpell
 
@@ -131,7 +130,6 @@ def what_if(snapshot: SnapshotFile, asked: WhatIfRequest) -> WhatIf:
         notes=(
             *compared_note(len(both), len(now.ends), len(then.ends)),
             *unended_note(jobs, asked.without),
-            *(later_notes(now.ends, then.ends, now.spells, then.spells) if asked.cluster else ()),
             *_notes(snapshot, asked, kept, blocked, assumed, [now, then]),
         ),
     )

@@ -54,13 +54,6 @@ def test_losses_so_far_do_not_depend_on_how_many_follow():
     assert np.array_equal(losses.losses(80)[1][:30], losses.losses(30)[1])
 
 
-def test_only_reported_losses_are_observed():
-    lengths, job = seen(spec("predictable-1"), 0.3)
-    iterations, losses = lengths.observed(job, 0.0)
-    assert len(iterations) == len(losses) > 10
-    assert iterations[-1] <= 0.3 * LENGTH
-
-
 def test_future_losses_do_not_change_the_forecast():
     """Two jobs alike up to now, of which one breaks off its curve later, are believed alike."""
     job = spec("predictable-1")
@@ -102,7 +95,6 @@ def test_a_job_that_diverges_stops_being_predictable():
         early, late = (seen(job, share) for share in (0.3, 0.9))
         lost += early[0].forecast(early[1], 0.0).predictable
         assert not late[0].forecast(late[1], 0.0).predictable
-        assert late[0].reason(late[1], 0.0)
     assert lost > 0
 
 
@@ -131,25 +123,13 @@ def test_what_optimus_believes_does_not_depend_on_when_it_was_asked():
     assert asked_often.trusting(now, 0.0) == asked_once.trusting(now, 0.0)
 
 
-def test_the_interval_lies_around_the_forecast_and_within_the_limit():
-    lengths, job = seen(spec("predictable-1"), 0.7)
-    low, high = lengths.interval(job, 0.0)
-    assert 0.0 <= low <= high <= job.spec.iterations - 0.7 * LENGTH
-    assert 0.5 * low <= lengths.forecast(job, 0.0).remaining <= 2.0 * high
-    fresh = row(job.spec, 0.0)
-    assert lengths.interval(fresh, 0.0) == (0.0, job.spec.iterations)
-
-
 def test_jobs_that_declare_their_steps_are_predictable_by_construction():
     job = spec("resnet")
     lengths, now = seen(job, 0.25)
     assert stream(job, 0) is None
     assert now.spec is job
     assert lengths.forecast(now, 0.0) == Forecast(750.0, predictable=True)
-    assert lengths.interval(now, 0.0) == (750.0, 750.0)
     assert lengths.trusting(now, 0.0) == 750.0
-    assert lengths.reason(now, 0.0) == ""
-    assert len(lengths.observed(now, 0.0)[0]) == 0
 
 
 def test_a_belief_without_an_opinion_leaves_lengths_as_they_are():

@@ -25,36 +25,32 @@ def test_three_good_refits_make_a_job_predictable():
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    "change",
     [
-        ({"points": 9}, "too few losses were seen"),
-        ({"done": 0.04}, "too few losses were seen"),
-        ({"error": 0.11}, "new losses are 11 % off the curve"),
-        ({"trend": -0.4}, "the loss does not fall"),
-        ({"diverges": True}, "the loss does not fall"),
-        ({"drifts": True}, "the newest losses drift off the curve"),
-        ({"end": 1200.0}, "the predicted end still moves"),
-        ({"end": inf}, "the predicted end still moves"),
+        {"points": 9},
+        {"done": 0.04},
+        {"error": 0.11},
+        {"trend": -0.4},
+        {"diverges": True},
+        {"drifts": True},
+        {"end": 1200.0},
+        {"end": inf},
     ],
 )
-def test_each_condition_is_needed(change, reason):
-    standing = after(GOOD, GOOD, GOOD._replace(**change))
-    assert not standing.predictable
-    assert standing.reason == reason
+def test_each_condition_is_needed(change):
+    assert not after(GOOD, GOOD, GOOD._replace(**change)).predictable
 
 
 def test_a_job_is_lost_after_two_bad_windows_in_a_row_and_not_after_one():
     bad = GOOD._replace(error=0.3)
     assert after(GOOD, GOOD, GOOD, bad).predictable
     assert after(GOOD, GOOD, GOOD, bad, GOOD, bad).predictable
-    lost = after(GOOD, GOOD, GOOD, bad, bad)
-    assert not lost.predictable
-    assert lost.reason == "new losses were 30 % off the curve, twice in a row"
+    assert not after(GOOD, GOOD, GOOD, bad, bad).predictable
 
 
 def test_a_job_that_diverges_is_lost_at_once_and_may_come_back():
     lost = after(GOOD, GOOD, GOOD, GOOD._replace(diverges=True))
-    assert (lost.predictable, lost.reason) == (False, "the loss diverges")
+    assert not lost.predictable
     assert lost.after(GOOD).predictable
 
 

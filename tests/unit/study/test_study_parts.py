@@ -1,6 +1,5 @@
 """Each part of an analysis, on records few enough to be computed by hand."""
 
-import numpy as np
 import pytest
 
 from treadle.core.actions import Start
@@ -12,7 +11,6 @@ from treadle.failures.rules import shipped
 from treadle.reports.recorder import Recorder
 from treadle.sim.settings import Settings
 from treadle.study.analysis import analyse
-from treadle.study.convergence import convergence, settled_share
 from treadle.study.failure_costs import Judge, failures
 from treadle.study.record import Record
 from treadle.study.waits import waits
@@ -123,28 +121,6 @@ def test_causes_that_are_not_recorded_are_none(failing: Record) -> None:
     assert whole.share("devices") is None
 
 
-@pytest.mark.parametrize(
-    ("losses", "share"),
-    [
-        ([4.0, 2.0, 1.0, 0.5], 0.0),  # the last is the lowest
-        ([4.0, 1.0005, 1.0, 1.0], 0.5),  # within 0.1 % of it after half of the time
-        ([1.0, 2.0, 3.0, 4.0], 0.75),  # it diverged from the first report on
-    ],
-)
-def test_a_loss_has_settled_once_it_is_within_a_thousandth_of_the_lowest(
-    losses: list[float], share: float
-) -> None:
-    steps = np.array([25.0, 50.0, 75.0, 100.0])
-    assert settled_share(steps, np.array(losses)) == pytest.approx(share)
-
-
-def test_jobs_without_losses_are_taken_for_those_of_the_study(failing: Record) -> None:
-    silent = convergence(failing)
-    assert (silent.jobs, silent.silent_jobs, silent.share) == (0, 1, None)
-    assert silent.studied_gpu_h * 3600 == pytest.approx(0.62 * 340)
-
-
 def test_a_status_in_the_trace_overrides_the_simulated_one(failing: Record) -> None:
     said = record(failing.recorder, statuses={"a": "killed"})
     assert [(end.status, end.share) for end in analyse(said).ends] == [("killed", 1.0)]
-    assert convergence(said).studied_gpu_h * 3600 == pytest.approx(0.56 * 340)

@@ -72,7 +72,7 @@ def analyze(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Analyze TRACE or a journal: waits, device time, failures, convergence, savings.
+    """Analyze TRACE or a journal: waits, device time, failures, savings.
 
     A trace without start times is simulated first. A journal (of treadle journal, or treadle
     simulate --journal) contains its settings, so run options are refused.

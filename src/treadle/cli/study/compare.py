@@ -23,7 +23,6 @@ from treadle.cli.study.typed_command import command_line
 from treadle.core.cluster import Cluster
 from treadle.core.wording import several
 from treadle.reports.comparison import Comparison, Run
-from treadle.reports.comparison_figures import figures as draw
 from treadle.reports.export import (
     check_directory,
     check_writable,
@@ -31,7 +30,6 @@ from treadle.reports.export import (
     write_tables,
     write_text,
 )
-from treadle.reports.figure_files import check_available
 from treadle.reports.page import page
 from treadle.reports.table import comparison_table
 from treadle.sim.experiment import prepare
@@ -52,7 +50,6 @@ DEFAULT_POLICIES = "fifo,backfill,srtf,las,tiresias"
 )
 @run_options
 @click.option("--report", type=Path, metavar="FILE.html", help="Write one self-contained page.")
-@click.option("--figures", type=Path, metavar="DIR", help="Write the figures as PNG and SVG.")
 @click.option("--out", type=Path, metavar="DIR", help="Write the results as CSV and JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
@@ -64,13 +61,12 @@ def compare(
     oversize: str,
     policies: str,
     report: Path | None,
-    figures: Path | None,
     out: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Simulate TRACE (a file, or generate:philly?jobs=5000&seed=1) under several policies."""
-    check_targets(report, figures, out)
+    check_targets(report, out)
     workload, cluster = read(trace, cluster_text, oversize)
     base = settings("fifo", options)
     runs = run_all(workload, cluster, base, names(policies), show=interactive() and not as_json)
@@ -87,7 +83,7 @@ def compare(
         for note in [*_beliefs(base), *assumed(runs)]:
             click.echo(f"note: {note}")
         click.echo(comparison_table([run.summary for run in runs]), nl=False)
-    for line in write(comparison, report, figures, out):
+    for line in write(comparison, report, out):
         click.echo(line, err=as_json)
 
 
@@ -167,27 +163,20 @@ def assumed(runs: Sequence[Run]) -> list[str]:
     return [f"{', '.join(policies)}: {note}" for note, policies in by_note.items()]
 
 
-def check_targets(report: Path | None, figures: Path | None, out: Path | None) -> None:
+def check_targets(report: Path | None, out: Path | None) -> None:
     """Refuse, before a long run, files that could not be written after it."""
     if report is not None:
         check_writable(report)
-    if figures is not None:
-        check_available()
-    for directory in (figures, out):
-        if directory is not None:
-            check_directory(directory)
+    if out is not None:
+        check_directory(out)
 
 
-def write(
-    comparison: Comparison, report: Path | None, figures: Path | None, out: Path | None
-) -> list[str]:
+def write(comparison: Comparison, report: Path | None, out: Path | None) -> list[str]:
     """Write the requested files; one line about each."""
     lines = []
     if report is not None:
         write_text(report, page(comparison))
         lines.append(f"report   {report}")
-    if figures is not None:
-        lines.append(f"figures  {len(draw(comparison, figures))} files in {figures}")
     if out is not None:
         tables = ", ".join(path.name for path in write_tables(comparison, out))
         lines.append(f"tables   {tables} in {out}")

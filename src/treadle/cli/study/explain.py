@@ -95,7 +95,7 @@ def explanation(
 
 
 def _details(experiment: Experiment, identity: str, at_s: float) -> list[Line]:
-    """The job's past, its place in the queue, the cluster, and advice if there is any."""
+    """The job's past, its place in the queue, and the cluster."""
     scheduler, recorder = experiment.simulation.scheduler, experiment.recorder
     job, story = scheduler.jobs[identity], recorder.histories[identity]
     past = [f"{duration(at_s - story.submitted_at)} ago"]
@@ -115,9 +115,6 @@ def _details(experiment: Experiment, identity: str, at_s: float) -> list[Line]:
     lines.append(
         ("cluster", f"{running:,} running, {waiting:,} waiting, {free:,} of {devices(total)} free")
     )
-    advice = None if experiment.lengths is None else experiment.lengths.stop_advice(job, at_s)
-    if advice is not None:
-        lines.append(("advice", advice.sentence))
     return lines
 
 

@@ -20,17 +20,8 @@ from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import plain
 from treadle.cli.study.demo_scene import Scene, gpu_count, own_daemon
 from treadle.cli.study.demo_sharing import Steps
-from treadle.cli.study.profile_plans import (
-    plan_command,
-    plan_table,
-    plans_to_try,
-    seconds_each,
-    why_no_plans,
-    worth_of,
-)
 from treadle.client.jobfile import Draft, complete
 from treadle.core.errors import InvalidInputError
-from treadle.core.plan import Plan
 from treadle.core.wording import devices, gib_text, several, share
 from treadle.engines.node.mps import PROGRAM
 from treadle.study.profiling import TYPICAL, Measured, good_company, worth_having
@@ -62,8 +53,7 @@ def profile(
     """Measure what a training job needs: speed by size, stages, memory, jobs to share a GPU with.
 
     A script that uses treadle.train is tried at several sizes and says where its time goes. Any
-    other script is run on one device, and needs to print its steps. Execution plans that the
-    script supports are tried for a quarter of the time each.
+    other script is run on one device, and needs to print its steps.
 
     \b
     treadle profile -- python train.py --epochs 3
@@ -73,23 +63,17 @@ def profile(
     wanted = _sizes(sizes, many)
     words = ["--devices", str(many)] if not gpus else []
     runs: list[Measured] = []
-    plans: list[Measured] = []
-    can: Sequence[str] = ()
     with own_daemon([*words, "--policy", "fifo?share=off", "--no-warm"]) as scene:
         for size in wanted:
             run, can = _measure(scene, command, size, seconds, quiet=as_json)
             runs.append(run)
             if run.problem or ("size" not in can and not sizes):
                 break
-        if not any(run.problem for run in runs):
-            tried = plans_to_try(can, [run.size for run in runs], on_gpus=bool(gpus))
-            plans = _measure_plans(scene, command, tried, seconds, quiet=as_json)
         width = scene.here.width
     if as_json:
-        echo_json(_document(runs, plans, can, on_gpus=bool(gpus)))
+        echo_json(_document(runs, on_gpus=bool(gpus)))
     else:
         click.echo(_text(runs, wanted, width=width, on_gpus=bool(gpus)))
-        click.echo(_plans_text(runs, plans, can, width=width))
     return 1 if any(run.problem for run in runs) else 0
 
 
@@ -111,36 +95,13 @@ def _sizes(text: str | None, many: int) -> list[int]:
 # -- measuring ------------------------------------------------------------------------------------
 
 
-def _measure_plans(
-    scene: Scene,
-    command: Sequence[str],
-    tried: Sequence[tuple[int, Plan]],
-    seconds: float,
-    *,
-    quiet: bool,
-) -> list[Measured]:
-    """Run it under each of these plans, for a shorter while."""
-    found = []
-    for size, plan in tried:
-        each_s = seconds_each(seconds)
-        run, _ = _measure(scene, command, size, each_s, quiet=quiet, plan=plan)
-        found.append(replace(run, plan=plan.name))
-    return found
-
-
 def _measure(
-    scene: Scene,
-    command: Sequence[str],
-    size: int,
-    seconds: float,
-    *,
-    quiet: bool,
-    plan: Plan | None = None,
+    scene: Scene, command: Sequence[str], size: int, seconds: float, *, quiet: bool
 ) -> tuple[Measured, Sequence[str]]:
     """Run it at one size for a while; and what it can change while it runs."""
     here = scene.here
-    where = several(size, "device") + ("" if plan is None else f", {plan.name}")
-    identity = here.client.submit(_request(command, size, plan)).id
+    where = several(size, "device")
+    identity = here.client.submit(_request(command, size)).id
     steps, begun_s, first_s, started_s = Steps(), scene.passed_s, None, None
     while True:
         detail = here.client.job(identity)
@@ -172,11 +133,8 @@ def _measure(
     return replace(found, problem=problem), detail.changes
 
 
-def _request(command: Sequence[str], size: int, plan: Plan | None) -> JobRequest:
+def _request(command: Sequence[str], size: int) -> JobRequest:
     draft = Draft()
-    if plan is not None:
-        command = plan_command(command, plan)
-        draft.fields["ranks"] = "device"
     draft.fields |= {"command": tuple(command), "devices": str(size), "retries": 0}
     draft.fields["name"] = f"profile-{size}"
     return complete(draft, os.environ, workdir=present_folder())
@@ -240,16 +198,12 @@ def _say(scene: Scene, text: str, *, quiet: bool) -> None:
 # -- saying ---------------------------------------------------------------------------------------
 
 
-def _document(
-    runs: Sequence[Measured], plans: Sequence[Measured], can: Sequence[str], *, on_gpus: bool
-) -> dict[str, Any]:
+def _document(runs: Sequence[Measured], *, on_gpus: bool) -> dict[str, Any]:
     company = good_company(runs[0].busy, mps=_mps()) if on_gpus else []
     return {
         "runs": [asdict(run) for run in runs],
         "bottleneck": bottleneck(runs[0].stages) or None,
         "sizes_worth_having": worth_having(runs),
-        "plans": [{**asdict(plan), "worth": worth_of(plan, runs)} for plan in plans],
-        "no_plans_because": why_no_plans(can),
         "shares_well_with": [{**asdict(one), "together": one.together} for one in company],
     }
 
@@ -272,16 +226,6 @@ def _text(runs: Sequence[Measured], wanted: Sequence[int], *, width: int, on_gpu
     if on_gpus:
         rows += _company(good[0].busy)
     return "\n".join([*parts, "", pairs([row for row in rows if row[1]], width=width)])
-
-
-def _plans_text(
-    runs: Sequence[Measured], plans: Sequence[Measured], can: Sequence[str], *, width: int
-) -> str:
-    if not any(run.steps_per_s for run in runs):
-        return ""
-    if not plans:
-        return pairs([("plans", why_no_plans(can) or "none that fit this machine")], width=width)
-    return "\n" + plan_table(runs, plans, width=width)
 
 
 def _worth(sizes: Sequence[int]) -> str:

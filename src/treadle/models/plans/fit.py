@@ -6,13 +6,13 @@ forward and optimizer, of the optimizer, and of the whole iteration. Logarithms,
 compares speeds: 10 % of 40 ms matters as much as 10 % of 40 s.
 
 Seven factors need seven runs, three of them with the optimizer on the host, because three of the
-factors only have an effect there. A fit from fewer runs carries a warning: it predicts well near
-its runs, but not for other plans.
+factors only have an effect there. A fit from fewer runs predicts well near its runs, but not for
+other plans.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,6 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
 from treadle.models.plans.iteration_time import OVERLAP_MAX, ModelType, Shape, Times
 from treadle.models.plans.solver import Vector, minimise
-
-OFFLOAD_RUNS_MIN = 3
-# A forward time that differs by this factor from the others, per sample, looks like an error.
-SLIP = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,6 @@ class Fit:
     loss: float
     error: float  # mean relative error of the iteration over the runs
     worst: float
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +146,7 @@ def fit(model: ModelType, runs: Sequence[Run], *, free: Sequence[str] = SEVEN) -
     )
     fitted = build(np.asarray(best.factors))
     errors = [relative_error(fitted, run) for run in runs]
-    warnings = (*_too_few(runs, free), *mended(runs)[1])
-    return Fit(fitted, best.loss, fmean(errors), max(errors), warnings)
+    return Fit(fitted, best.loss, fmean(errors), max(errors))
 
 
 def predict(model: ModelType, run: Run) -> Times:
@@ -163,34 +157,6 @@ def predict(model: ModelType, run: Run) -> Times:
 def relative_error(model: ModelType, run: Run) -> float:
     """The relative error of the predicted iteration time."""
     return abs(predict(model, run).iteration_ms / run.iteration_ms - 1.0)
-
-
-def mended(runs: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
-    """The runs with suspicious forward times replaced by what the others suggest, with warnings.
-
-    A fit uses its runs unchanged and only warns; fit these runs to follow the suggestion.
-    """
-    shares = [run.forward_ms * sum(run.shape) * run.plan.accumulate for run in runs]
-    plain = [
-        share
-        for run, share in zip(runs, shares, strict=True)
-        if share > 0 and run.plan.tensor == run.plan.pipeline == 1
-    ]
-    if len(plain) < 4:
-        return list(runs), ()
-    usual, known, said = median(plain), [], []
-    for run, share in zip(runs, shares, strict=True):
-        split = run.plan.tensor > 1 or run.plan.pipeline > 1
-        if not share or split or usual / SLIP <= share <= usual * SLIP:
-            known.append(run)
-            continue
-        forward_ms = run.forward_ms * usual / share
-        known.append(replace(run, forward_ms=forward_ms))
-        said.append(
-            f"the forward of {run.plan.name} on {list(run.shape)} devices, "
-            f"{run.forward_ms:g} ms, looks like a slip: the others suggest {forward_ms:.0f} ms"
-        )
-    return known, tuple(said)
 
 
 def _starts(model: ModelType, free: Sequence[str]) -> list[list[float]]:
@@ -211,18 +177,3 @@ def _residuals(model: ModelType, runs: Sequence[Run]) -> list[Vector]:
             optimizer.append(said.optimizer_ms / run.optimizer_ms)
     # A part that is predicted as 0 is a large error, not an infinite one.
     return [np.log(np.maximum(np.asarray(part), 1e-6)) for part in (exchange, optimizer, iteration)]
-
-
-def _too_few(runs: Sequence[Run], free: Sequence[str]) -> tuple[str, ...]:
-    said = []
-    if len(runs) < len(free):
-        said.append(
-            f"{len(runs)} runs do not determine {len(free)} numbers; expected as many or more"
-        )
-    offload = sum(run.plan.offload for run in runs)
-    if "k_opt_off" in free and offload < OFFLOAD_RUNS_MIN:
-        said.append(
-            f"{offload} runs have the optimizer on the host; expected {OFFLOAD_RUNS_MIN} or more "
-            "to determine k_opt_off, k_off and k_swap"
-        )
-    return tuple(said)
