@@ -84,36 +84,22 @@ def analysed(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 
 
 def test_a_trace_is_simulated_and_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["analyze", "three.csv", "--cluster", "2x2", "--no-guidelines"]) == 0
+    assert run(["analyze", "three.csv", "--cluster", "2x2"]) == 0
     assert capsys.readouterr().out == TEXT
 
 
-def test_guidelines_follow_with_what_they_assume(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["analyze", "three.csv", "--cluster", "2x2"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(TEXT)
-    assert "Simulated with all jobs.\n" in said
-    assert "Assumed: a job that is stopped or moved loses 60 s.\n" in said
-    for name in ("wait for locality", "defragmentation", "classified retry", "try small first"):
-        assert re.search(rf"^{name}  ", said, re.MULTILINE)
-    assert max(map(len, said.splitlines())) <= 100
-
-
 def test_everything_is_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = analysed(capsys, *FAILING, "--guideline-jobs", "20")
+    found = analysed(capsys, *FAILING)
     assert list(found) == [
         *("name", "how", "jobs", "nodes", "devices", "span_s", "ends", "waits", "usage"),
-        *("failures", "spells", "notes", "guidelines"),
+        *("failures", "spells", "notes"),
     ]
     assert found["failures"]["attempts"] > 0
-    assert found["guidelines"]["jobs"] == 20
-    assert found["guidelines"]["of_jobs"] == 60
-    assert len(found["guidelines"]["effects"]) == 9
 
 
 def test_a_journal_says_what_the_run_said(capsys: pytest.CaptureFixture[str], journal: str) -> None:
-    run_of = analysed(capsys, *FAILING, "--policy", "philly", "--no-guidelines")
-    found = analysed(capsys, journal, "--no-guidelines")
+    run_of = analysed(capsys, *FAILING, "--policy", "philly")
+    found = analysed(capsys, journal)
     assert found["how"] == "replayed from a journal, under philly"
     for part in ("waits", "usage", "failures", "jobs", "devices", "span_s"):
         assert found[part] == run_of[part]
@@ -131,7 +117,7 @@ def test_a_journal_that_was_cut_off_is_analysed_up_to_there(
 ) -> None:
     whole = Path(journal).read_bytes()
     Path("cut.jsonl").write_bytes(whole[: len(whole) // 2])
-    found = analysed(capsys, "cut.jsonl", "--no-guidelines")
+    found = analysed(capsys, "cut.jsonl")
     assert found["notes"] == ["the journal ends in the middle of a line, which is left out"]
     assert {"waiting", "running"} & {end["status"] for end in found["ends"]}
 
@@ -170,11 +156,11 @@ def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], words: li
 
 
 def test_a_report_is_written_whole_and_named(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["analyze", "three.csv", "--cluster", "2x2", "--no-guidelines"]
+    words = ["analyze", "three.csv", "--cluster", "2x2"]
     assert run([*words, "--report", "out.html"]) == 0
     assert capsys.readouterr().out == TEXT + "report   out.html\n"
     page = Path("out.html").read_text()
-    command = "treadle analyze three.csv --cluster 2x2 --no-guidelines --report out.html"
+    command = "treadle analyze three.csv --cluster 2x2 --report out.html"
     assert command in page
     assert [path.name for path in Path().iterdir() if "out.html" in path.name] == ["out.html"]
 

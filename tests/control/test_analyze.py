@@ -26,8 +26,6 @@ from treadle.reports.recorder import Recorder
 from treadle.sim.experiment import record_step
 from treadle.store.rows import JobFilter
 from treadle.study.analysis import Analysis, analyse
-from treadle.study.analysis_document import _best
-from treadle.study.guidelines import Effect
 from treadle.study.record import replayed
 from treadle.study.spells import PolicyFrom, in_turn
 from treadle.testing.builders import job, scheduler
@@ -202,12 +200,3 @@ def test_u16_a_policy_that_replaces_itself_is_one_spell() -> None:
     changes = [PolicyFrom(0.0, "a"), PolicyFrom(1.0, "a"), PolicyFrom(2.0, "b")]
     changes += [PolicyFrom(2.0, "c"), PolicyFrom(3.0, "a")]
     assert in_turn(changes) == [PolicyFrom(0.0, "a"), PolicyFrom(2.0, "c"), PolicyFrom(3.0, "a")]
-
-
-def test_u16_savings_that_cannot_be_computed_are_unknown() -> None:
-    def effect(name: str, completion_s: float | None) -> Effect:
-        return Effect("placing", name, "fifo", 0, completion_s, None, None, 0.0, 0.0, 0, 0.0)
-
-    nothing = [effect("none of them", None), effect("defragmentation", None)]
-    tile = _best("Completion saved", nothing, lambda one: one.completion_mean_s)
-    assert (tile.value, tile.note) == ("unknown", "the simulations do not say")

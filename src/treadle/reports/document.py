@@ -2,17 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 MISSING = "-"
-
-
-class Cell(NamedTuple):
-    """One cell of a table."""
-
-    text: str
-    change: str = ""  # against the first row
-    tone: Literal["", "better", "worse"] = ""  # of the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +13,7 @@ class Table:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str | Cell | None]]  # None: there is no such number
+    rows: Sequence[Sequence[str | None]]  # None: there is no such number
     note: str = ""
     # A page draws a stacked bar beside each row: the shares of these parts, which add up to 1.
     parts: Sequence[str] = ()
@@ -60,8 +52,6 @@ class Document:
     notes: Sequence[str]
 
 
-def cell(value: str | Cell | None) -> Cell:
-    """Convert text or None to a cell."""
-    if isinstance(value, Cell):
-        return value
-    return Cell(MISSING if value is None else value)
+def cell(value: str | None) -> str:
+    """What stands in a cell."""
+    return MISSING if value is None else value

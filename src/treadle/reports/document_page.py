@@ -73,13 +73,9 @@ def _table(table: Table) -> str:
 
 def _row(table: Table, number: int) -> str:
     name, *rest = map(cell, table.rows[number])
-    cells = "".join(f"<td>{escape(one.text)}{_change(one.change, one.tone)}</td>" for one in rest)
+    cells = "".join(f"<td>{escape(one)}</td>" for one in rest)
     bar = f'<td class="bars">{_bar(table.shares[number])}</td>' if table.shares else ""
-    return f'<tr><th scope="row">{escape(name.text)}</th>{cells}{bar}</tr>'
-
-
-def _change(text: str, tone: str) -> str:
-    return f'<div class="compared {tone}">{escape(text)}</div>' if text else ""
+    return f'<tr><th scope="row">{escape(name)}</th>{cells}{bar}</tr>'
 
 
 def _key(table: Table) -> str:

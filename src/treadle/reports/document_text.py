@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
-from treadle.reports.document import Cell, Document, Section, Table, cell
+from treadle.reports.document import Document, Section, Table, cell
 from treadle.reports.table import WIDTH_MAX
 
 
@@ -29,17 +29,13 @@ def _section(section: Section) -> Iterator[str]:
 def _table(table: Table) -> Iterator[str]:
     if table.title:
         yield table.title
-    rows = [[_text(cell(value)) for value in row] for row in table.rows]
+    rows = [[cell(value) for value in row] for row in table.rows]
     widths = [max(map(len, column)) for column in zip(table.columns, *rows, strict=True)]
     yield _line(table.columns, widths)
     yield "  ".join("─" * width for width in widths)
     yield from (_line(row, widths) for row in rows)
     if table.note:
         yield _wrapped(table.note)
-
-
-def _text(value: Cell) -> str:
-    return f"{value.text} ({value.change})" if value.change else value.text
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

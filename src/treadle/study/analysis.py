@@ -55,7 +55,7 @@ def analyse(record: Record, *, rules: RuleTable | None = None) -> Analysis:
         raise InvalidInputError(f"{record.workload.source} holds no jobs to analyse")
     summary = summarise(
         recorder,
-        policy=record.settings.policy,
+        policy="",
         devices=record.cluster.device_count,
         decisions=0,
         decide_cpu_s=0.0,

@@ -1,25 +1,22 @@
 """An analysis as a document: text and tables."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from treadle.core.wording import digits, duration, percent, several
 from treadle.reports.bookkeeping import WAIT_CAUSES
-from treadle.reports.document import Cell, Document, Section, Table, Tile
+from treadle.reports.document import Document, Section, Table, Tile
 from treadle.study.analysis import Analysis
 from treadle.study.failure_costs import Failed, Failures
-from treadle.study.guidelines import BOTH, WITHOUT, Effect, Guidelines
 from treadle.study.spells import Spell
 from treadle.study.usage import UNKNOWN, Usage
 from treadle.study.waits import Waits
 
 _REASONS_MAX = 10
-_NOT_SHOWN = 0.0005  # a change below this reads 0.0 %
-_TIMES_FROM = 9.0
 _UNNAMED = "-"
 
 
-def document(analysis: Analysis, guidelines: Guidelines | None, command: str) -> Document:
-    """The document of an analysis; the guidelines section is optional."""
+def document(analysis: Analysis, command: str) -> Document:
+    """The document of an analysis."""
     sections = [
         _ends(analysis),
         *([_policies(analysis.spells)] if analysis.spells else []),
@@ -27,13 +24,11 @@ def document(analysis: Analysis, guidelines: Guidelines | None, command: str) ->
         _device_time(analysis.usage),
         _failing(analysis),
     ]
-    if guidelines is not None:
-        sections.append(_guidelines(guidelines))
     return Document(
         title=f"Analysis of {analysis.name}",
         facts=_facts(analysis),
         command=command,
-        tiles=_tiles(analysis, guidelines),
+        tiles=_tiles(analysis),
         sections=sections,
         notes=analysis.notes,
     )
@@ -46,9 +41,6 @@ def _facts(analysis: Analysis) -> str:
         nodes, devices = several(analysis.nodes, "node"), several(analysis.devices, "device")
         where = f" on {nodes} with {devices}"
     return f"{jobs}{where} over {span}, {analysis.how}"
-
-
-# -- what the record says -----------------------------------------------------------------------
 
 
 def _ends(analysis: Analysis) -> Section:
@@ -240,86 +232,9 @@ def _failed_table(title: str, first: str, rows: Sequence[Failed], note: str = ""
     )
 
 
-# -- what the guidelines would save -------------------------------------------------------------
-
-
-def _guidelines(guidelines: Guidelines) -> Section:
-    lead = (
-        "The same jobs simulated with each guideline of the Philly study and without. Changes are "
-        f"relative to {WITHOUT}; a guideline that helps some jobs may cost others."
-    )
-    placing, failing = guidelines.group("placing"), guidelines.group("failing")
-    tables = [
-        _effects(
-            "Where and in what order jobs run",
-            placing,
-            {
-                "completion": _column(duration, lambda one: one.completion_mean_s),
-                "wait": _column(duration, lambda one: one.wait_mean_s),
-                "for a place": _column(_hours, lambda one: one.place_wait_h),
-                "wait p95, >8": _column(duration, lambda one: one.wait_large_p95_s),
-                "device hours": _column(digits, lambda one: one.gpu_h),
-            },
-            "completion, wait: means. for a place: wait while enough devices were free. "
-            "device hours: held by all jobs.",
-        ),
-        _effects(
-            "What to do about failures",
-            failing,
-            {
-                "failed attempts": _column(_whole, lambda one: one.failed_attempts),
-                "their device hours": _column(digits, lambda one: one.failed_gpu_h),
-                "device hours": _column(digits, lambda one: one.gpu_h),
-                "wait": _column(duration, lambda one: one.wait_mean_s),
-                "finished": lambda one, _: Cell(f"{one.jobs_finished:,}"),
-            },
-            "device hours: held by all jobs. wait: mean. finished: jobs; retries change which jobs "
-            "finish, so completion times are not comparable.",
-        ),
-    ]
-    return Section("What the guidelines would save", lead, guidelines.assumptions, tables)
-
-
-_Column = Callable[[Effect, Effect], Cell]
-
-
-def _column(say: Callable[[float], str | None], value: Callable[[Effect], float | None]) -> _Column:
-    """A number and its change against the run without a guideline; lower is always better."""
-
-    def column(one: Effect, without: Effect) -> Cell:
-        here, there = value(one), value(without)
-        if here is None:
-            return Cell(_UNNAMED)
-        text = say(here) or _UNNAMED
-        if one is without or not there:
-            return Cell(text)
-        change = here / there - 1.0
-        if abs(change) < _NOT_SHOWN:
-            return Cell(text, "same")
-        return Cell(text, _changed(change), "better" if change < 0 else "worse")
-
-    return column
-
-
-def _effects(
-    title: str, effects: Sequence[Effect], columns: dict[str, _Column], note: str
-) -> Table:
-    without = effects[0]
-    applied = [one for one in effects if not one.refused]
-    refused = [
-        f" {one.guideline} cannot be applied: {one.refused}." for one in effects if one.refused
-    ]
-    return Table(
-        title,
-        ("guideline", *columns),
-        [(one.guideline, *(say(one, without) for say in columns.values())) for one in applied],
-        note + "".join(refused),
-    )
-
-
-def _tiles(analysis: Analysis, guidelines: Guidelines | None) -> list[Tile]:
+def _tiles(analysis: Analysis) -> list[Tile]:
     whole, failures = analysis.waits[0], analysis.failures
-    tiles = [
+    return [
         Tile(
             "Mean wait",
             duration(whole.mean_s) or _UNNAMED,
@@ -338,48 +253,3 @@ def _tiles(analysis: Analysis, guidelines: Guidelines | None) -> list[Tile]:
             else "not recorded",
         ),
     ]
-    if guidelines is not None:
-        tiles += [
-            _best(
-                "Completion saved", guidelines.group("placing"), lambda one: one.completion_mean_s
-            ),
-            _best("Failed hours saved", guidelines.group("failing"), lambda one: one.failed_gpu_h),
-        ]
-    return tiles
-
-
-def _best(what: str, effects: Sequence[Effect], value: Callable[[Effect], float | None]) -> Tile:
-    """The guideline that reduces a number most."""
-    without, *others = effects
-    whole = value(without)
-    cuts = [
-        (1.0 - here / whole, one.guideline)
-        for one in others
-        if whole and not one.refused and (here := value(one)) is not None
-    ]
-    if not cuts:
-        why = "there is nothing to save" if whole == 0 else "the simulations do not say"
-        return Tile(what, "unknown", why)
-    saved, guideline = max(cuts)
-    if saved < _NOT_SHOWN:
-        return Tile(what, percent(0.0) or _UNNAMED, "simulated, with any guideline")
-    named = "classified retry, try small first" if guideline == BOTH else guideline
-    return Tile(what, percent(saved) or _UNNAMED, f"simulated, with {named}")
-
-
-# -- words --------------------------------------------------------------------------------------
-
-
-def _changed(change: float) -> str:
-    """In percent, or as a factor if the percentage would be a long number."""
-    if change >= _TIMES_FROM:
-        return f"{1.0 + change:.3g}x"
-    return f"{100 * change:+.{0 if abs(change) >= 0.0095 else 1}f}%"
-
-
-def _hours(hours: float) -> str:
-    return f"{digits(hours)} h"
-
-
-def _whole(number: float) -> str:
-    return f"{number:,.0f}"

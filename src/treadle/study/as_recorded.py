@@ -18,7 +18,6 @@ from treadle.core.events import Event, JobCancelled, JobFailed, JobFinished, Job
 from treadle.core.job import JobSpec
 from treadle.core.retry import Answer, Failure
 from treadle.reports.recorder import Recorder
-from treadle.sim.settings import Settings
 from treadle.study.record import NOWHERE, Record
 from treadle.traces.workload import Ran, Workload
 
@@ -35,8 +34,8 @@ class _Fact(NamedTuple):
     action: Action | None
 
 
-def as_recorded(workload: Workload, cluster: Cluster, settings: Settings) -> Record:
-    """The record of the jobs with known runs; cluster and settings are for later simulations."""
+def as_recorded(workload: Workload) -> Record:
+    """The record of the jobs with known runs."""
     known = ((job, _in_order(job, workload.runs.get(job.id, ()))) for job in workload.jobs)
     runs = {job.id: attempts for job, attempts in known if attempts}
     jobs = tuple(job for job in workload.jobs if job.id in runs)
@@ -63,8 +62,7 @@ def as_recorded(workload: Workload, cluster: Cluster, settings: Settings) -> Rec
     return Record(
         how="as the trace records it",
         workload=workload,
-        cluster=cluster,
-        settings=settings,
+        cluster=Cluster(()),
         recorder=recorder,
         statuses=ends,
         has_causes=False,

@@ -30,13 +30,12 @@ class Record:
     how: str  # where the record comes from, as part of a sentence
     workload: Workload
     cluster: Cluster  # at the beginning
-    settings: Settings
     recorder: Recorder  # closed
     unfit: Collection[JobId] = ()  # jobs that the cluster cannot hold
     # How jobs ended according to the trace; a simulation does not know that.
     statuses: Mapping[JobId, str] = field(default_factory=dict)
     has_causes: bool = True  # why jobs waited is known
-    has_cluster: bool = True  # the jobs really ran on it; False: it is only for simulations
+    has_cluster: bool = True  # on what the jobs ran is known
     has_progress: bool = True  # how fast jobs progressed is known
     has_failures: bool = True  # attempts that failed are known, if there were any
     notes: tuple[str, ...] = ()
@@ -59,7 +58,6 @@ def simulated(experiment: Experiment, workload: Workload) -> Record:
         how=f"simulated under {settings.policy}, as the trace does not say when its jobs ran",
         workload=workload,
         cluster=experiment.cluster,
-        settings=settings,
         recorder=experiment.recorder,
         unfit=frozenset(experiment.simulation.scheduler.unfit),
         statuses=workload.statuses,
@@ -81,7 +79,6 @@ def replayed(path: Path) -> Record:
         how=f"replayed from a journal{_under(journal, settings, policies)}",
         workload=workload,
         cluster=journal.opened.cluster,
-        settings=settings,
         recorder=experiment.recorder,
         unfit=frozenset(experiment.simulation.scheduler.unfit),
         has_progress=not _is_live(journal),

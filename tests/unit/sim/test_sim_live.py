@@ -62,4 +62,4 @@ def test_the_journal_of_a_live_simulation_is_not_taken_for_a_record_of_a_daemon(
     finish_with_journal(experiment, tmp_path / "live.journal")
     record = replayed(tmp_path / "live.journal")
     assert record.has_progress
-    assert record.settings.policy == wrapped("srtf")
+    assert record.how.endswith(f"under {wrapped('srtf')}")

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.shared import trace
-from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.sim.settings import Settings
 from treadle.study.analysis import Analysis, analyse
 from treadle.study.as_recorded import as_recorded
 from treadle.testing.builders import job
@@ -17,7 +15,7 @@ from treadle.traces.workload import Ran, Workload
 
 
 def analysed(workload: Workload) -> Analysis:
-    return analyse(as_recorded(workload, Cluster.grid(2, 4), Settings()))
+    return analyse(as_recorded(workload))
 
 
 def attempt(start: str, end: str | None, gpus: dict[str, int]) -> dict[str, object]:

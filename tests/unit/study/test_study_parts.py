@@ -9,7 +9,6 @@ from treadle.core.events import JobFailed, JobFinished, JobStarted, JobSubmitted
 from treadle.core.retry import fixed
 from treadle.failures.rules import shipped
 from treadle.reports.recorder import Recorder
-from treadle.sim.settings import Settings
 from treadle.study.analysis import analyse
 from treadle.study.failure_costs import Judge, failures
 from treadle.study.record import Record
@@ -23,7 +22,7 @@ HERE, THERE = Device("n0", 0), Device("n1", 0)
 def record(recorder: Recorder, **more: object) -> Record:
     workload = Workload.of("by hand", [story.spec for story in recorder.histories.values()])
     cluster = Cluster.grid(2, 1)
-    values = {"how": "", "workload": workload, "cluster": cluster, "settings": Settings()}
+    values = {"how": "", "workload": workload, "cluster": cluster}
     return Record(recorder=recorder, **{**values, **more})  # type: ignore[arg-type]
 
 

@@ -1,8 +1,6 @@
 """`treadle analyze`: the analysis of the Philly study, for any trace or journal."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +19,18 @@ from treadle.cli.study.options import (
 )
 from treadle.cli.study.typed_command import command_line
 from treadle.core.errors import InvalidInputError
-from treadle.core.scheduler import Observer
 from treadle.failures.rules import RuleTable
 from treadle.reports.document_page import document_page
 from treadle.reports.document_text import document_text
 from treadle.reports.export import check_writable, write_text
-from treadle.reports.json_numbers import finite
 from treadle.sim.experiment import prepare
 from treadle.study.analysis import analyse
 from treadle.study.analysis_document import document
 from treadle.study.as_recorded import as_recorded
-from treadle.study.guidelines import JOBS_MAX, Guidelines, assumptions, measured, trials, window
 from treadle.study.record import Record, replayed, simulated
 
 # Options that apply to a journal as well as to a trace.
-_OUTPUT = {"trace", "report", "as_json", "rules_file", "no_guidelines", "jobs_max"}
+_OUTPUT = {"trace", "report", "as_json", "rules_file"}
 
 
 @click.command()
@@ -43,18 +38,6 @@ _OUTPUT = {"trace", "report", "as_json", "rules_file", "no_guidelines", "jobs_ma
 @policy_choice("backfill")
 @run_options
 @click.option("--rules", "rules_file", metavar="FILE", help="Additional rules for failure reasons.")
-@click.option(
-    "--no-guidelines", is_flag=True, help="Do not simulate the savings of each guideline."
-)
-@click.option(
-    "--guideline-jobs",
-    "jobs_max",
-    type=click.IntRange(min=1),
-    default=JOBS_MAX,
-    show_default=True,
-    metavar="N",
-    help="Simulate guidelines with at most N consecutive jobs, those that waited longest.",
-)
 @click.option("--report", type=Path, metavar="FILE.html", help="Write one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
@@ -66,13 +49,11 @@ def analyze(
     oversize: str,
     policy: str,
     rules_file: str | None,
-    no_guidelines: bool,
-    jobs_max: int,
     report: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Analyze TRACE or a journal: waits, device time, failures, savings.
+    """Analyze TRACE or a journal: waits, device time, failures.
 
     A trace without start times is simulated first. A journal (of treadle journal, or treadle
     simulate --journal) contains its settings, so run options are refused.
@@ -87,11 +68,9 @@ def analyze(
     else:
         record = _of_trace(trace, cluster_text, oversize, policy, options, show=show)
     analysis = analyse(record, rules=rules)
-    savings = None if no_guidelines else _savings(record, jobs_max, show=show)
-    text = document(analysis, savings, command_line(context))
+    text = document(analysis, command_line(context))
     if as_json:
-        found = None if savings is None else finite(asdict(savings))
-        click.echo(json.dumps({**analysis.as_dict(), "guidelines": found}, indent=1))
+        click.echo(json.dumps(analysis.as_dict(), indent=1))
     else:
         click.echo(document_text(text), nl=False)
     if report is not None:
@@ -112,24 +91,13 @@ def _of_trace(
     workload, cluster = read(trace, cluster_text, oversize)
     chosen = settings(policy, options)
     if workload.runs:
-        return as_recorded(workload, cluster, chosen)
+        return as_recorded(workload)
     experiment = prepare(workload, cluster, chosen)
     progress = Progress(len(workload.jobs), "simulating")
     experiment.finish(progress.advance if show else None)
     progress.done()
     warn_never_fit(experiment.simulation.scheduler.unfit)
     return simulated(experiment, workload)
-
-
-def _savings(record: Record, jobs_max: int, *, show: bool) -> Guidelines:
-    chosen = window(record, jobs_max)
-    planned = trials(record.settings)
-    progress = Progress(len(planned) * len(chosen.workload.jobs), "guidelines")
-    observers: Sequence[Observer] = (progress,) if show else ()
-    effects = tuple(measured(planned, chosen.workload, record.cluster, observers=observers))
-    progress.done()
-    stated = (chosen.sentence, *assumptions(record))
-    return Guidelines(chosen.chosen, chosen.of_jobs, effects, stated)
 
 
 def _is_journal(source: str) -> bool:
