@@ -91,7 +91,6 @@ CLOCK_READERS |= {"client/wait_polling.py", "cli/show/clock.py", "report.py"}
 # What `import treadle` offers; growing it is a visible act.
 PUBLIC = {
     "Allocation",
-    "AsyncClient",
     "Change",
     "Client",
     "Cluster",

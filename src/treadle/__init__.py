@@ -11,7 +11,6 @@ from treadle.version import __version__
 
 if TYPE_CHECKING:
     from treadle import report
-    from treadle.client.asynchronous import AsyncClient
     from treadle.client.client import Client
     from treadle.client.job_request import JobRequest
     from treadle.core.actions import Change, Start, Stop
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocation",
-    "AsyncClient",
     "Change",
     "Client",
     "Cluster",
@@ -78,7 +76,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "treadle.client.asynchronous": ("AsyncClient",),
     "treadle.client.client": ("Client",),
     "treadle.client.job_request": ("JobRequest",),
     "treadle.core.actions": ("Change", "Start", "Stop"),

@@ -5,9 +5,6 @@ conversion, no file-system monitor, no filter, no fetch of missing objects. The 
 without the repository's configuration at all: git is given another, empty git folder, with the
 objects and the index of the repository. A folder outside git, a git that is not installed or one
 that takes too long gives no answer.
-
-A daemon that runs as root asks as the owner of the job. Files are read by a program of their own
-for the same reason, and because a file may lie on a disk that does not answer.
 """
 
 import contextlib
@@ -23,7 +20,6 @@ from typing import NamedTuple
 
 DIFF_BYTES_MAX = 1 << 20
 TIME_LIMIT_S = 5.0
-HASHES_BYTES_MAX = 1 << 20
 _QUIET = (
     *("-c", "core.fsmonitor="),
     *("-c", "core.hooksPath=/dev/null"),
@@ -58,7 +54,6 @@ class _Answer(NamedTuple):
 class _Limits(NamedTuple):
     bytes_max: int
     time_s: float
-    user: User | None
 
 
 def git_state(
@@ -66,10 +61,9 @@ def git_state(
     *,
     diff_bytes_max: int = DIFF_BYTES_MAX,
     time_limit_s: float = TIME_LIMIT_S,
-    user: User | None = None,
 ) -> GitState | None:
     """The state of the repository that holds the folder; None outside git."""
-    limits = _Limits(diff_bytes_max, time_limit_s, user)
+    limits = _Limits(diff_bytes_max, time_limit_s)
     commit = _git(folder, ("rev-parse", "--verify", "--quiet", "HEAD"), limits)
     if commit is None or not commit.text.strip():
         return None
@@ -86,22 +80,6 @@ def git_state(
     )
 
 
-def hashes(
-    paths: Sequence[str], *, time_limit_s: float = TIME_LIMIT_S, user: User | None = None
-) -> dict[str, str] | None:
-    """SHA-256 of files, by path; those that cannot be read are left out. None: no answer."""
-    limits = _Limits(HASHES_BYTES_MAX, time_limit_s, user)
-    answer = _asked(("sha256sum", "--zero", "--", *paths), limits, partial=True)
-    if answer is None:
-        return None
-    found: dict[str, str] = {}
-    for line in answer.text.split("\0"):
-        digest, _, path = line.partition("  ")
-        if path:
-            found[path] = digest
-    return found
-
-
 def _diff(folder: str | Path, commit: str, limits: _Limits) -> _Answer | None:
     """The changes to tracked files since the commit."""
     paths = ("--show-toplevel", "--git-dir", "--git-path", "index", "--git-path", "objects")
@@ -111,7 +89,7 @@ def _diff(folder: str | Path, commit: str, limits: _Limits) -> _Answer | None:
         return None
     top, git_dir, index, objects = lines
     settings = _git(folder, ("config", "--get-regexp", _HARMLESS), limits)
-    with _empty_git_dir(Path(git_dir), settings.text if settings else "", limits.user) as empty:
+    with _empty_git_dir(Path(git_dir), settings.text if settings else "") as empty:
         instead = {
             "GIT_DIR": str(empty),
             "GIT_WORK_TREE": top,
@@ -124,7 +102,7 @@ def _diff(folder: str | Path, commit: str, limits: _Limits) -> _Answer | None:
 
 
 @contextlib.contextmanager
-def _empty_git_dir(git_dir: Path, settings: str, user: User | None) -> Iterator[Path]:
+def _empty_git_dir(git_dir: Path, settings: str) -> Iterator[Path]:
     """A git folder that holds nothing but harmless settings."""
     with tempfile.TemporaryDirectory(prefix="treadle-git-") as name:
         empty = Path(name)
@@ -137,16 +115,9 @@ def _empty_git_dir(git_dir: Path, settings: str, user: User | None) -> Iterator[
             if value.isalnum():
                 sections.append(f"[{section}]\n\t{setting} = {value}\n")
         (empty / "config").write_text("".join(sections))
-        if user is None:
-            # An index may be split; its other part lies in the git folder.
-            for part in git_dir.glob("sharedindex.*"):
-                (empty / part.name).symlink_to(part)
-        else:
-            # They stay root's: in a folder of their own, users could put links where root writes.
-            for path, mode in ((empty / "refs", 0o755), (empty / "HEAD", 0o644)):
-                path.chmod(mode)
-            (empty / "config").chmod(0o644)
-            empty.chmod(0o755)
+        # An index may be split; its other part lies in the git folder.
+        for part in git_dir.glob("sharedindex.*"):
+            (empty / part.name).symlink_to(part)
         yield empty
 
 
@@ -158,19 +129,8 @@ def _git(
     env: Mapping[str, str] | None = None,
 ) -> _Answer | None:
     """What git prints, at most so much of it; None if it fails, is missing or takes too long."""
-    return _asked(("git", "-C", str(folder), *_QUIET, *words), limits, env=env)
-
-
-def _asked(
-    command: Sequence[str],
-    limits: _Limits,
-    *,
-    env: Mapping[str, str] | None = None,
-    partial: bool = False,
-) -> _Answer | None:
-    """What a program prints; None if it takes too long, or fails and `partial` is not allowed."""
     try:
-        process = started(command, limits.user, env or {})
+        process = started(("git", "-C", str(folder), *_QUIET, *words), None, env or {})
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     late = threading.Event()
@@ -190,7 +150,7 @@ def _asked(
         if cut:
             kill(process)
         code = process.wait()
-    if late.is_set() or (code != 0 and not cut and not partial):
+    if late.is_set() or (code != 0 and not cut):
         return None
     return _Answer(content[: limits.bytes_max].decode(errors="replace"), cut)
 

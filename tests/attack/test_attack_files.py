@@ -8,7 +8,6 @@ import pytest
 
 from tests.attack.conftest import Machine
 from tests.waiting import until
-from treadle.repository import User, _empty_git_dir, git_state
 from treadle.wire.jobs import State
 
 TRY = """
@@ -164,34 +163,3 @@ def test_checkpoints_are_their_owners_alone(machine: Machine) -> None:
     assert os.path.lexists(place)
     code = f"result = error_of(os.listdir, {place!r}), error_of(open, {place + '/x'!r})"
     assert machine.ada.does(code) == ["PermissionError"] * 2
-
-
-def test_no_file_that_root_makes_for_git_is_ever_in_a_folder_of_the_users(
-    machine: Machine, tmp_path: Path
-) -> None:
-    """They were given to the user one by one: a link in place of the next gave away its target."""
-    ada = User(machine.ada.uid, machine.ada.gid)
-    with _empty_git_dir(tmp_path, "core.autocrlf true\n", ada) as folder:
-        for path in (folder, *folder.rglob("*")):
-            found = path.lstat()
-            assert (found.st_uid, found.st_mode & 0o022) == (0, 0), path
-        readable = machine.ada.does(f"result = open({str(folder / 'config')!r}).read()")
-        assert "autocrlf" in readable
-    work = machine.ada.home / "repository"
-    made = machine.ada.does(
-        f"work = {str(work)!r}\n"
-        "os.environ |= {'HOME': '/', 'GIT_CONFIG_GLOBAL': '/dev/null'}\n"
-        "def git(*words):\n"
-        "    base = ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', '-C', work)\n"
-        "    return subprocess.run((*base, *words), capture_output=True).returncode\n"
-        "os.mkdir(work)\n"
-        "codes = [git('init', '-q')]\n"
-        "open(work + '/f', 'w').write('one')\n"
-        "codes += [git('add', 'f'), git('commit', '-q', '-m', 'x')]\n"
-        "open(work + '/f', 'w').write('two')\n"
-        "result = codes"
-    )
-    assert made == [0, 0, 0]
-    state = git_state(work, user=ada)
-    assert state is not None
-    assert "+two" in (state.diff or "")

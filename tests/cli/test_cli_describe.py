@@ -90,7 +90,7 @@ def test_of_many_attempts_the_newest_are_shown_unless_all_are_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     runs = tuple(
-        AttemptView(number=n, devices=("here:0",), started_at=1.0, changed=(f"{n}.py",))
+        AttemptView(number=n, devices=("here:0",), started_at=1.0, fallback=f"{n}.py")
         for n in range(1, 344)
     )
     client = ValueClient(details={"7": described(running("7"), attempts=runs)})

@@ -247,15 +247,13 @@ def test_nodes_shows_each_device_and_who_is_on_it(capsys) -> None:
 def test_describe_shows_what_was_asked_for_and_what_came_of_it(capsys) -> None:
     asked = {"memory_gib": 16.0, "cpus": 4.0, "enforced": ("memory",), "gpu_memory_gib": 20.0}
     whole = detail(BERT, exclusive=True, **asked)
-    change = "train.py changed after submission"
-    runs = tuple(replace(run, memory_peak_gib=3.25, changed=(change,)) for run in whole.attempts)
+    runs = tuple(replace(run, memory_peak_gib=3.25) for run in whole.attempts)
     shown = printed(
         capsys, ValueClient(details={"9": replace(whole, attempts=runs)}), "describe", "9"
     )
     assert "memory 16 GiB, 4 cores (not enforced here), peak 3.25 GiB\n" in shown
     assert "  GPU memory  20 GiB\n" in shown
     assert "  sharing     none: exclusive\n" in shown
-    assert f"attempt 1: {change}\n" in shown
 
 
 def test_describe_shows_what_the_newest_attempt_used(capsys) -> None:

@@ -57,7 +57,7 @@ def test_log_in_by_fingerprint_use_the_server_and_log_out(server: Running, tmp_p
     assert up.returncode == 2
     assert up.stderr == (
         f"treadle: commands talk to another server, {server.url}; to start a daemon here, use "
-        "treadle --context local up\n"
+        "treadle logout\n"
     )
     out = treadle(tmp_path, "logout")
     assert (out.returncode, out.stdout) == (0, "logged out of lab\n")

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.server.running import Running, running
-from tests.telling import within
 
-from treadle.client import AsyncClient, Client, UnreachableError
+from treadle.client import Client, UnreachableError
 from treadle.core.job_report import Report
 from treadle.wire.jobs import JobChange, JobRequest, State
 from treadle.wire.machine import Role, TokenRequest
@@ -101,24 +100,3 @@ def test_an_unreachable_server_is_reported_with_its_address(tmp_path):
         f"no Treadle server answers at unix:{tmp_path}/none.sock;"
         " start one with `treadle up`, or set TREADLE_URL"
     )
-
-
-@within(60)
-async def test_the_asynchronous_client_does_the_same(server: Running) -> None:
-    async with AsyncClient(server.unix) as client:
-        made = await client.submit(REQUEST)
-        assert (await client.job(made.id)).job.state is State.PENDING
-        assert made.id in [job.id async for job in client.jobs(page=2)]
-        with pytest.raises(NotFoundError):
-            await client.why("nope")
-        assert b"id" in b"".join([piece async for piece in client.journal()])
-        await client.cancel(made.id)
-        ended = await client.wait([made.id], timeout_s=5)
-        assert ended[0].job.state is State.CANCELLED
-
-
-def test_both_clients_offer_the_same_methods():
-    def offered(kind: type) -> set[str]:
-        return {name for name in dir(kind) if not name.startswith("_")}
-
-    assert offered(Client) == offered(AsyncClient)

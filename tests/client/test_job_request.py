@@ -45,7 +45,7 @@ def test_u6_the_example_of_the_readme_runs_where_it_is_started(tmp_path: Path) -
 
 
 def test_every_field_of_a_request_has_a_row_and_is_taken_by_files_and_python() -> None:
-    apart = {"command", "env", "secrets", "here", "slurm", "code"}
+    apart = {"command", "env", "secrets", "slurm", "code"}
     targets = [each.of_request for each in FIELDS]
     assert sorted([*targets, *apart]) == sorted(each.name for each in fields(wire.JobRequest))
     assert set(JobFields.__annotations__) == {*KNOWN_FIELDS, *targets, *apart}

@@ -1,16 +1,13 @@
 """What git says of a folder, and what it is kept from doing."""
 
-import hashlib
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from treadle.client.gitstate import FILE_BYTES_MAX, git_state, script_files
-from treadle.control.jobs.code_check import NOT_CHECKED, git_changed
+from treadle.client.gitstate import git_state
 from treadle.repository import git_state as repository_state
-from treadle.wire.jobs import Code
 
 
 def git(folder: Path, *words: str) -> str:
@@ -184,19 +181,3 @@ def test_a_diff_that_fails_or_takes_too_long_is_not_known_and_not_empty(
     now = repository_state(repository, time_limit_s=1.0)
     assert now is not None
     assert now.diff is None
-    assert git_changed(Code(commit=now.commit), "", now) == [NOT_CHECKED]
-
-
-def test_u8_the_files_of_a_command_are_its_scripts_and_settings(tmp_path: Path) -> None:
-    for name in ("train.py", "conf.yaml", "tool.sh"):
-        (tmp_path / name).write_text(name)
-    (tmp_path / "data").mkdir()
-    command = ("python", "train.py", "--config=conf.yaml", "data", "--lr", "1", "/dev/null")
-    found = script_files(tmp_path, command)
-    assert sorted(found) == [str(tmp_path / name) for name in ("conf.yaml", "train.py")]
-    assert found[str(tmp_path / "train.py")] == hashlib.sha256(b"train.py").hexdigest()
-    line = ("/bin/bash", "-c", "cd data && ../tool.sh; python train.py")
-    assert str(tmp_path / "train.py") in script_files(tmp_path, line)
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate(FILE_BYTES_MAX + 1)
-    assert script_files(tmp_path, ("cat", "large", "missing")) == {}

@@ -1,6 +1,5 @@
 """TLS: the server's certificate, and what a client does before it sends anything."""
 
-import asyncio
 import contextlib
 import datetime
 import os
@@ -18,7 +17,6 @@ from tests.server.running import Running, running
 from tests.server.tls import certificate_files, running_tls
 from treadle.client import Client
 from treadle.client.address import Address
-from treadle.client.asynchronous import AsyncClient
 from treadle.client.connection import check_way
 from treadle.client.contexts import Contexts, ServerContext, write_contexts
 from treadle.client.errors import UntrustedError
@@ -52,18 +50,13 @@ def logged_in(url: str, fingerprint: str, token: str = "") -> None:
     write_contexts(Contexts(current="lab", known={"lab": one}))
 
 
-def test_a_pinned_server_is_served_over_both_clients(server: Running):
+def test_a_pinned_server_is_served(server: Running):
     token = server.service.token("ada", Role.USER)
     logged_in(server.url, server.bound.fingerprint, token)
     with Client() as client:
         assert client.address.url == server.url
         assert client.submit(JobRequest(command=("true",))).id == "1"
-
-    async def ask() -> str:
-        async with AsyncClient() as client:
-            return (await client.job("1")).job.user
-
-    assert asyncio.run(ask()) == "ada"
+        assert client.job("1").job.user == "ada"
 
 
 def test_without_a_pin_a_certificate_that_signs_itself_is_refused(server: Running):
@@ -116,21 +109,11 @@ def stranger(tmp_path: Path) -> Iterator[Listener]:
     made.join(30)
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_nothing_is_sent_to_a_server_with_another_key(stranger: Listener, kind: str):
+def test_nothing_is_sent_to_a_server_with_another_key(stranger: Listener):
     """The handshake ends; the check comes before the first byte of the request."""
     logged_in(stranger.url, OTHER, "treadle_secret")
-
-    async def ask_async() -> None:
-        async with AsyncClient() as client:
-            await client.status()
-
-    def ask() -> None:
-        with Client() as client:
-            client.status()
-
-    with pytest.raises(UntrustedError) as refused:
-        ask() if kind == "sync" else asyncio.run(ask_async())
+    with Client() as client, pytest.raises(UntrustedError) as refused:
+        client.status()
     found = key_of_server(*address(stranger.url))
     assert str(refused.value) == (
         f"the server at {stranger.url} has another key than before ({found}; expected {OTHER}), "

@@ -30,7 +30,6 @@ LIVE: dict[str, tuple[str, str]] = {
         "Submit a job: a command, a script or a YAML file.",
     ),
     "run": ("treadle.cli.live.run:run", "Submit a job, print its output, exit as it does."),
-    "shell": ("treadle.cli.live.shell:shell", "Open a shell on devices of your own."),
     "ps": ("treadle.cli.live.ps:ps", "List jobs."),
     "why": ("treadle.cli.live.why:why", "Show why a job is waiting."),
     "logs": ("treadle.cli.live.logs:logs", "Print or follow a job's output."),
@@ -53,7 +52,6 @@ LIVE: dict[str, tuple[str, str]] = {
     "learned": ("treadle.cli.live.learned:learned", "Show what was learned of scripts."),
     "events": ("treadle.cli.live.events:events", "Show the event log."),
     "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),
-    "context": ("treadle.cli.live.context:context", "Name servers and choose one."),
     "token": ("treadle.cli.live.token:token", "List, make and revoke API tokens."),
     "login": ("treadle.cli.live.login:login", "Log in to a server on another machine."),
     "logout": ("treadle.cli.live.login:logout", "Forget a server that you logged in to."),
@@ -156,19 +154,8 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="treadle", message="%(prog)s %(version)s")
-@click.option(
-    "--context",
-    "context_name",
-    metavar="NAME",
-    help="Server to talk to (treadle context list); also TREADLE_CONTEXT.",
-)
-@click.pass_context
-def cli(ctx: click.Context, context_name: str | None) -> None:
+def cli() -> None:
     """Treadle schedules deep-learning training by how fast each job would run."""
-    if context_name is not None:
-        before = os.environ.get("TREADLE_CONTEXT", "")
-        os.environ["TREADLE_CONTEXT"] = context_name  # for this command
-        ctx.call_on_close(lambda: os.environ.update(TREADLE_CONTEXT=before))
 
 
 class StudyGroup(LazyGroup):

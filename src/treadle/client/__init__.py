@@ -1,16 +1,14 @@
-"""Talks to a Treadle server from Python: `Client`, and `AsyncClient` with the same methods."""
+"""Talks to a Treadle server from Python: `Client`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from treadle.client.address import default_socket
-    from treadle.client.asynchronous import AsyncClient
     from treadle.client.client import Client
     from treadle.client.errors import NoAnswerError, UnreachableError, UntrustedError
 
 __all__ = [
-    "AsyncClient",
     "Client",
     "NoAnswerError",
     "UnreachableError",
@@ -19,7 +17,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "treadle.client.asynchronous",
     "Client": "treadle.client.client",
     "NoAnswerError": "treadle.client.errors",
     "UnreachableError": "treadle.client.errors",

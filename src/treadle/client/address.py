@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from treadle.client.contexts import VARIABLE, ServerContext, chosen, read_contexts
+from treadle.client.contexts import ServerContext, chosen, read_contexts
 from treadle.core.errors import InvalidInputError
 from treadle.wire.fingerprint import read_fingerprint
 
@@ -30,16 +30,16 @@ class Address(NamedTuple):
 
 
 def find_address(given: str | None = None, env: Mapping[str, str] = os.environ) -> Address:
-    """The address given, else TREADLE_URL, else the context in use, else the socket where
+    """The address given, else TREADLE_URL, else that of the last login, else the socket where
     `treadle up` listens by default.
 
     A server that was logged in to is trusted by the key that it had then; TREADLE_FINGERPRINT
     names the key of another.
     """
-    text = given or ("" if env.get(VARIABLE) else env.get("TREADLE_URL", ""))
+    text = given or env.get("TREADLE_URL", "")
     context = None if text else chosen(env)
     if context is not None:
-        text = context[1].url
+        text = context.url
     if not text:
         return Address(str(default_socket(env)), "")
     found = read_address(text)
@@ -47,7 +47,7 @@ def find_address(given: str | None = None, env: Mapping[str, str] = os.environ) 
         return found
     if env.get("TREADLE_FINGERPRINT"):
         return found._replace(fingerprint=read_fingerprint(env["TREADLE_FINGERPRINT"]))
-    known = read_contexts(env).of_url(found.url) if context is None else context[1]
+    known = read_contexts(env).of_url(found.url) if context is None else context
     return found._replace(fingerprint=known.fingerprint) if known is not None else found
 
 
@@ -85,11 +85,11 @@ def find_token(
     another server would only be refused.
     """
     token = given or env.get("TREADLE_TOKEN") or None
-    if token is None and (context := chosen(env)) is not None and _is_for(context[1], address):
-        token = context[1].token or None
+    if token is None and (context := chosen(env)) is not None and _is_for(context, address):
+        token = context.token or None
     elif token is None and address.url:
         known = read_contexts(env).of_url(address.url)
-        token = known.token if known is not None else _kept_token(env)
+        token = (known.token or None) if known is not None else _kept_token(env)
     if token is not None and not (token.isascii() and token.isprintable()):
         raise InvalidInputError("the token has characters that no token has; copy it again")
     return token

@@ -1,4 +1,4 @@
-"""Every call of the API, described once: `Client` carries it out now, `AsyncClient` later.
+"""Every call of the API, described once; `Client` carries it out.
 
 A function here says what is sent and what comes back; it sends nothing.
 """

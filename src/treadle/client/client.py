@@ -1,11 +1,9 @@
 """The client of the API for ordinary Python.
 
-    with Client() as treadle:
-        made = treadle.submit(JobRequest(command=("python", "train.py"), devices="1..4"))
-        for piece in treadle.follow_log(made.id):
-            ...
-
-Generated from asynchronous.py by tests/client/test_client_generated.py; edit there.
+with Client() as treadle:
+    made = treadle.submit(JobRequest(command=("python", "train.py"), devices="1..4"))
+    for piece in treadle.follow_log(made.id):
+        ...
 """
 
 from __future__ import annotations

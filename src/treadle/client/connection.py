@@ -24,31 +24,17 @@ SILENCE_S_MAX = 45.0
 
 
 def open_client(address: Address, token: str | None, *, timeout_s: float) -> httpx2.Client:
-    transport = httpx2.HTTPTransport(**_way(address, token))
-    return httpx2.Client(transport=transport, **_options(address, token, timeout_s))
-
-
-def open_async_client(
-    address: Address, token: str | None, *, timeout_s: float
-) -> httpx2.AsyncClient:
-    transport = httpx2.AsyncHTTPTransport(**_way(address, token))
-    return httpx2.AsyncClient(transport=transport, **_options(address, token, timeout_s))
-
-
-def _way(address: Address, token: str | None) -> dict[str, Any]:
     check_way(address, token)
     # Proxies of the environment must not see tokens for this machine: hence `trust_env`.
-    return {"uds": address.socket or None, "trust_env": False, "verify": _verify(address)}
-
-
-def _options(address: Address, token: str | None, timeout_s: float) -> dict[str, Any]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return {
-        "base_url": address.base_url,
-        "headers": headers,
-        "timeout": timeout_s,
-        "trust_env": False,
-    }
+    return httpx2.Client(
+        transport=httpx2.HTTPTransport(
+            uds=address.socket or None, trust_env=False, verify=_verify(address)
+        ),
+        base_url=address.base_url,
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        timeout=timeout_s,
+        trust_env=False,
+    )
 
 
 def check_way(address: Address, token: str | None) -> None:

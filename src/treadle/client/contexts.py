@@ -1,26 +1,24 @@
-"""Named servers of a user: `contexts.json` in the configuration folder, readable by them alone.
+"""Servers that a user logged in to: `contexts.json` in the configuration folder, theirs alone.
 
     {"current": "lab", "contexts": {"lab": {"url": "https://lab:8443", "token": "...",
                                             "fingerprint": "SHA256:..."}}}
 
-A token belongs to its context and is sent to no other server. `treadle login` writes here too.
+A token belongs to its server and is sent to no other.
 """
 
 import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
-from treadle.core.wording import did_you_mean
 from treadle.files import replace as replace_file
 
 FILE = "contexts.json"
 BYTES_MAX = 1 << 20
 CONTEXTS_MAX = 1000
-VARIABLE = "TREADLE_CONTEXT"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 
 
@@ -38,39 +36,20 @@ class Contexts:
     current: str = ""  # empty: this machine
     known: Mapping[str, ServerContext] = field(default_factory=dict)
 
-    def named(self, name: str) -> ServerContext:
-        """Raises if there is none of that name."""
-        if name not in self.known:
-            hint = did_you_mean(name, self.known)
-            raise InvalidInputError(
-                f"there is no context {name!r}{hint}"
-                if hint
-                else f"there is no context {name!r}; treadle context add {name} URL makes one"
-            )
-        return self.known[name]
-
     def of_url(self, url: str) -> ServerContext | None:
         return next((each for each in self.known.values() if each.url == url), None)
 
-    def adding(self, name: str, context: ServerContext) -> "Contexts":
+    def using(self, name: str, context: ServerContext) -> "Contexts":
+        """With this one, to which commands go from now on."""
         if not _NAME.fullmatch(name):
-            raise InvalidInputError(
-                f"a context's name is up to 64 letters, digits and _.@-, not {name!r}"
-            )
+            raise InvalidInputError(f"--name is up to 64 letters, digits and _.@-, not {name!r}")
         if len(self.known) >= CONTEXTS_MAX and name not in self.known:
-            raise InvalidInputError(f"there are {CONTEXTS_MAX} contexts already; remove some")
-        return replace(self, known={**self.known, name: context})
+            raise InvalidInputError(f"there are {CONTEXTS_MAX} logins already; log out of some")
+        return Contexts(name, {**self.known, name: context})
 
     def removing(self, name: str) -> "Contexts":
-        self.named(name)
         left = {other: context for other, context in self.known.items() if other != name}
         return Contexts("" if self.current == name else self.current, left)
-
-    def using(self, name: str) -> "Contexts":
-        """The context to use from now on; empty for this machine."""
-        if name:
-            self.named(name)
-        return replace(self, current=name)
 
 
 def contexts_file(env: Mapping[str, str] = os.environ) -> Path:
@@ -123,17 +102,12 @@ def write_contexts(contexts: Contexts, env: Mapping[str, str] = os.environ) -> N
         raise InvalidInputError(f"cannot write {path}: {error.strerror}") from None
 
 
-def chosen(env: Mapping[str, str] = os.environ) -> tuple[str, ServerContext] | None:
-    """The context in use: TREADLE_CONTEXT, else the current one; None for this machine.
+def chosen(env: Mapping[str, str] = os.environ) -> ServerContext | None:
+    """The server of the last login; None for this machine.
 
     TREADLE_URL and TREADLE_SOCKET name a server themselves, and come first.
     """
-    name = env.get(VARIABLE, "")
-    if not name and (env.get("TREADLE_URL") or env.get("TREADLE_SOCKET")):
+    if env.get("TREADLE_URL") or env.get("TREADLE_SOCKET"):
         return None
     found = read_contexts(env)
-    name = name or found.current
-    return (name, found.named(name)) if name and name != LOCAL else None
-
-
-LOCAL = "local"  # the name of this machine, which needs no entry
+    return found.known[found.current] if found.current else None

@@ -70,17 +70,10 @@ class _PinnedSocket(ssl.SSLSocket):
         _check(self)
 
 
-class _PinnedObject(ssl.SSLObject):
-    def do_handshake(self) -> None:
-        super().do_handshake()
-        _check(self)
-
-
 PinnedContext.sslsocket_class = _PinnedSocket
-PinnedContext.sslobject_class = _PinnedObject
 
 
-def _check(connection: ssl.SSLSocket | ssl.SSLObject) -> None:
+def _check(connection: ssl.SSLSocket) -> None:
     assert isinstance(connection.context, PinnedContext)
     found = fingerprint_of(connection.getpeercert(binary_form=True) or b"")
     if not hmac.compare_digest(found, connection.context.fingerprint):

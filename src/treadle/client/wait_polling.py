@@ -53,12 +53,6 @@ def sleep(delay_s: float) -> None:
     time.sleep(delay_s)
 
 
-async def sleep_async(delay_s: float) -> None:
-    import asyncio  # noqa: PLC0415  (the command line does without)
-
-    await asyncio.sleep(delay_s)
-
-
 def _not_ended(left: Collection[str], timeout_s: float | None) -> str:
     names = ", ".join(sorted(left)[:5]) + (" ..." if len(left) > 5 else "")
     return f"{len(left)} of the jobs had not ended after {timeout_s:g} s: {names}"

@@ -199,7 +199,6 @@ class AttemptEnded:
     progress: LastProgress | None = None
     busy: float | None = None  # mean share of time in which its devices worked
     seen: Sighting | None = None  # what was measured of it from outside
-    changed: tuple[str, ...] = ()  # what of its code was not as submitted
     # The jobs beside which it failed, if that was the scheduler's mistake and not the job's: it
     # goes back to the queue, and no failure is counted.
     beside: tuple[JobId, ...] = ()

@@ -112,9 +112,7 @@ class JobSpec:
     ousted_by: tuple[JobId, ...] = ()
     # Which types of device it may use (device_types.py); empty: its user did not say.
     device_types: tuple[str, ...] = ()
-    nodes: tuple[
-        str, ...
-    ] = ()  # where its shell is, which it holds devices for; empty: it has none
+    nodes: tuple[str, ...] = ()  # the only ones that it may use; empty: any
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -182,7 +180,7 @@ class Job(NamedTuple):
     over_at: float | None = None
     waited_s: float = 0.0  # in the queue, the present wait not counted; nor is time while blocked
     only_on: tuple[str, ...] = ()  # the nodes to which it is bound; empty: it can run anywhere
-    only_because: str = ""  # what binds it; empty: its shell runs there, or nothing does
+    only_because: str = ""  # what binds it; empty: its spec, or nothing does
     failed_on: tuple[str, ...] = ()  # devices of the attempt that failed last, until the next start
     grow_at: float = 0.0  # it could not be given more devices: when another try makes sense
     # The nodes that see its checkpoints; empty: all, or there are none. It is bound to them unless

@@ -171,8 +171,11 @@ def _changed(n: Numbers) -> str:
 
 def bound(n: Numbers) -> str:
     """What binds a job to nodes."""
-    what = {"shell": "its shell is on", "checkpoints": "its checkpoints are on"}
-    what["one-node"] = "its checkpoints are confined to"
+    what = {
+        "": "it may only use",
+        "checkpoints": "its checkpoints are on",
+        "one-node": "its checkpoints are confined to",
+    }
     return f"{what.get(n.text('by'), 'its folder is only on')} {n.listed('nodes')}"
 
 

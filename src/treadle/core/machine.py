@@ -129,7 +129,6 @@ class NodeView:
     because: str = ""  # why it is lost, not confirmed, or not used
     noticed: bool = False  # it was lost while no controller was there, and missed at `since_at`
     warning: str = ""  # what its administrator should mend, in one sentence
-    here: bool = True  # it is the machine that the daemon runs on
 
     @classmethod
     def of(cls, node: Node, view: Callable[[Device], DeviceView]) -> "NodeView":

@@ -156,7 +156,6 @@ class MemoryWorld:
     attempts: dict[AttemptId, MemoryAttempt] = field(default_factory=dict)
     closed: dict[Device, DeviceClosed] = field(default_factory=dict)  # by what is seen there
     drained: set[str] = field(default_factory=set)
-    elsewhere: set[str] = field(default_factory=set)  # nodes on other machines than the controller
     hanging: set[JobId] = field(default_factory=set)  # their starts and stops do not complete
     pauses: tuple[Pause, ...] = tuple(Pause)  # how attempts say that they can be paused
     pause_takes_s: Pauses = (0.0, 0.0)
@@ -233,7 +232,6 @@ class MemoryWorld:
             replace(
                 NodeView.of(node, shown),
                 drained=node.name in self.drained,
-                here=node.name not in self.elsewhere,
             )
             for node in self.nodes.values()
         )

@@ -100,7 +100,6 @@ _KINDS: Mapping[str, type] = {
         facts.ScriptForgotten,
         facts.JobAccepted,
         facts.JobEdited,
-        facts.CodeChanged,
         facts.DependencyBroken,
         facts.DependenciesDropped,
         actions.Start,

@@ -44,15 +44,6 @@ class DependenciesDropped:
 
 
 @dataclass(frozen=True, slots=True)
-class CodeChanged:
-    """An attempt was launched with other code than was submitted."""
-
-    job: JobId
-    attempt: int
-    changes: tuple[str, ...]  # a sentence each
-
-
-@dataclass(frozen=True, slots=True)
 class ControllerBegan:
     """A controller began. Nonces of attempts are made from its run id, which is random."""
 
@@ -74,6 +65,5 @@ RecordFact = (
     | JobEdited
     | DependencyBroken
     | DependenciesDropped
-    | CodeChanged
     | ScriptForgotten
 )

@@ -10,7 +10,6 @@ import pwd
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -57,11 +56,8 @@ class DaemonSettings:
     keep_records: str = ""
 
 
-async def run_daemon(settings: DaemonSettings, ready: Callable[[], None] | None = None) -> None:
-    """Serve until asked to stop, by the API or by a signal; jobs keep running.
-
-    ready: called once it serves.
-    """
+async def run_daemon(settings: DaemonSettings) -> None:
+    """Serve until asked to stop, by the API or by a signal; jobs keep running."""
     asyncio.get_running_loop().set_default_executor(SteadyThreads())
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     live_settings, doors = _live_settings(settings), _doors(settings)
@@ -70,14 +66,12 @@ async def run_daemon(settings: DaemonSettings, ready: Callable[[], None] | None 
     lock = folder_lock(settings.state, store=shown(url))
     lock.take(str(settings.state), Deadline(LOCK_WAIT_S))
     try:
-        await _run(url, live_settings, doors, ready)
+        await _run(url, live_settings, doors)
     finally:
         lock.release()
 
 
-async def _run(
-    url: str, live_settings: LiveSettings, doors: Doors, ready: Callable[[], None] | None
-) -> None:
+async def _run(url: str, live_settings: LiveSettings, doors: Doors) -> None:
     unix, tcp = door_limits(raise_limit())
     refuse_missing(url, live_settings.root)
     store = Store.open(url)
@@ -96,8 +90,6 @@ async def _run(
         async with serving(live, doors, settings=limits, before=told):
             if await _begun(live):
                 logger.info("up: %s", live.status())
-                if ready is not None:
-                    ready()
             await live.stopped.wait()
     finally:
         await live.close()

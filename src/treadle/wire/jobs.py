@@ -74,7 +74,6 @@ class Code:
     dirty: bool = False
     diff: str = ""  # of tracked files against HEAD, cut at 1 MiB
     cut: bool = False  # the diff is longer; if it is not dirty, whether it was is not known
-    files: Mapping[str, str] = field(default_factory=dict)  # of the command: path -> SHA-256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,6 @@ class JobRequest:
     estimate_s: float | None = None  # how long it will take alone, if the user knows
     held: bool = False  # to be released by hand
     wait_for_capacity: bool = False  # queue it even if it fits no device that is there now
-    here: bool = False  # only on the machine that the daemon runs on, where its shell is
     slurm: bool = False  # its script was written for Slurm and is given SLURM_* variables
     code: Code | None = None
 
@@ -225,7 +223,6 @@ class AttemptView:
     failure: FailureView | None = None
     memory_peak_gib: float | None = None  # host memory, where it was measured
     memory_kills: int = described(0, "Its processes that the kernel killed for memory.")
-    changed: tuple[str, ...] = ()  # what of its code was not as submitted when it was launched
     company: tuple[CompanyView, ...] = described((), "With which jobs it shared its devices.")
     lost: tuple[str, ...] = described((), "Nodes of it that were lost before it had ended.")
     fallback: str = described(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play, playing
 from tests.unit.control.test_estimates import teach
-from treadle.control.jobs import CodeCheck, EndCompletion, parting
+from treadle.control.jobs import EndCompletion, parting
 from treadle.core.actions import Action
 from treadle.core.attempt import How, LastProgress
 from treadle.core.cluster import Cluster
@@ -223,7 +223,6 @@ def completion(here: Bench, engine: Engine) -> EndCompletion:
         rules=shipped(),
         clock=ManualClock(1080.0),
         wall=lambda: 9080.0,
-        code=CodeCheck(lambda _: None),
     )
 
 

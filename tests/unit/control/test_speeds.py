@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.unit.control.memory import HOME, ME, Bench, lesson, playing
-from treadle.control.jobs import CodeCheck, EndCompletion
+from treadle.control.jobs import EndCompletion
 from treadle.control.learning.metering import WINDOWS_MAX, Gauge, Meter
 from treadle.control.learning.progress import TELL_S, ProgressWatch
 from treadle.core.attempt import How, LastProgress
@@ -178,7 +178,6 @@ async def test_a8_the_speed_of_what_was_read_after_the_end_is_up_to_the_end(here
         rules=shipped(),
         clock=clock,
         wall=lambda: 9080.0,
-        code=CodeCheck(lambda _: None),
     )
     end = AttemptEnded(job, 0, 1, How.EXITED, 0, started_at=9000.0, ended_at=9060.0, ran_s=60.0)
     words = await completion.read(end)

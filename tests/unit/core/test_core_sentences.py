@@ -38,7 +38,7 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
     ],
     "bound": [
         {"nodes": ("n0",), "asked": 2, "free": 1, "by": by}
-        for by in ("folder", "checkpoints", "one-node", "shell")
+        for by in ("folder", "checkpoints", "one-node", "")
     ],
     "quota": [
         {"tenant": "vision", "quota": 2.0, "used": 2, "asked": 1},

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from treadle.cli.live.last_state import last_state, note_last_state
 from treadle.cli.live.saved_options import recall, remember
 from treadle.cli.live.session import Session, note
 from treadle.client.address import default_socket
@@ -37,6 +36,14 @@ def state_folder(given: Path | None = None) -> Path:
         return given.expanduser().absolute()
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "treadle"
+
+
+def running(here: Session) -> Status | None:
+    """The daemon's status; None if none listens. Raises if one listens and does not answer."""
+    try:
+        return here.client.status()
+    except UnreachableError:
+        return None
 
 
 def answer(here: Session) -> Status | None:
@@ -83,13 +90,9 @@ def start_daemon(
 def start_as_last(here: Session) -> Status:
     """Start it with the options of the last `treadle up`, on the socket that this command uses."""
     socket = default_socket().absolute()
-    folder = last_state(state_folder(), socket)
-    note_last_state(folder)
-    last = recall(folder or state_folder())
+    last = recall(state_folder())
     words = [*_without(last.words, "--socket"), "--socket", str(socket)]
-    words += [] if folder is None else ["--state", str(folder)]
-    store = os.environ.get(STORE_VARIABLE) or last.store
-    return start_daemon(here, words, state=folder, store=store)
+    return start_daemon(here, words, store=os.environ.get(STORE_VARIABLE) or last.store)
 
 
 def _without(words: Sequence[str], *options: str) -> list[str]:

@@ -180,7 +180,6 @@ def _asked(detail: JobDetail, recent: JobDetail, *, peak: bool) -> list[tuple[st
         ("command", command_text(view.command)),
         ("workdir", _workdir(detail)),
         ("code", _code(detail)),
-        ("changed", _changed(recent)),
         ("checkpoints", _of_attempts(recent, lambda run: [run.fallback] if run.fallback else [])),
         ("ranks", _of_attempts(recent, lambda run: run.replaced)),
         ("env", "\n".join(shown)),
@@ -297,11 +296,6 @@ def _workdir(detail: JobDetail) -> str:
     """The folder it was submitted from, and copies of it in which attempts ran."""
     copies = dict.fromkeys(folder for run in detail.attempts for folder in run.workdirs)
     return "\n".join([plain(detail.workdir), *(f"run in a copy: {plain(each)}" for each in copies)])
-
-
-def _changed(detail: JobDetail) -> str:
-    """What the attempts ran that is not what was submitted."""
-    return _of_attempts(detail, lambda run: run.changed)
 
 
 def _of_attempts(detail: JobDetail, said: Callable[[AttemptView], Iterable[str]]) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from treadle.cli.live.daemon_start import STORE_VARIABLE, state_folder
-from treadle.cli.live.last_state import last_state
 from treadle.cli.live.saved_options import recall
 from treadle.cli.live.session import echo_json, json_option
 from treadle.cli.show.wording import plain
@@ -14,7 +13,7 @@ from treadle.client.address import default_socket
 
 
 @click.command()
-@click.option("--state", type=Path, metavar="DIR", help="The state folder; default: the last one.")
+@click.option("--state", type=Path, metavar="DIR", help="The state folder.")
 @click.option("--store", metavar="URL", help="The store; default: that of the last treadle up.")
 @click.option(
     "--bond",
@@ -30,8 +29,7 @@ def doctor(state: Path | None, store: str | None, bond: bool, as_json: bool) -> 
     from treadle.store.bond import default_store  # noqa: PLC0415
 
     socket = default_socket().absolute()
-    last = None if state is not None else last_state(state_folder(), socket)
-    folder = last or state_folder(state)
+    folder = state_folder(state)
     url = store or os.environ.get(STORE_VARIABLE) or recall(folder).store or default_store(folder)
     patient = Patient(folder, url, socket)
     if bond:

@@ -5,13 +5,11 @@ import select
 
 import click
 
-from treadle.cli.live.daemon_start import answer, state_folder
+from treadle.cli.live.daemon_start import answer, running
 from treadle.cli.live.exit_codes import NOT_ENDED
-from treadle.cli.live.last_state import last_state
 from treadle.cli.live.session import Session, note, remote, session
-from treadle.cli.live.silent_daemon import check_answers, check_not_held
 from treadle.cli.live.status import jobs_line
-from treadle.client.address import default_socket
+from treadle.cli.show.wording import plain
 from treadle.core.errors import TreadleError
 from treadle.core.wording import several, span
 from treadle.wire.machine import Status
@@ -51,13 +49,9 @@ def down(mode: str | None, yes: bool, timeout: str | None) -> int:
     limit_s = None if timeout is None else duration(timeout, "--timeout")
     if limit_s is not None and mode != "cancel":
         raise click.UsageError("--timeout goes with --cancel, which waits for the jobs to end")
-    check_answers()
-    before = answer(here)
+    before = running(here)
     if before is None:
-        if not remote():
-            used = last_state(state_folder(), default_socket().absolute())
-            check_not_held(here, used or state_folder())
-        click.echo("no daemon is running; nothing to stop")
+        click.echo(f"no daemon listens on {plain(str(here.client.address))}; nothing to stop")
         return 0
     if mode == "cancel" and not yes and not _sure(here, before):
         note("nothing was stopped")

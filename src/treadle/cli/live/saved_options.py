@@ -38,7 +38,7 @@ def recall(folder: Path) -> Remembered:
     """The saved options; none if there is no file, or if another user wrote it."""
     path = folder / FILE
     try:
-        content = own_content(path)
+        content = _own_content(path)
         if content is None:
             return Remembered((), "")
         return msgspec.json.decode(content, type=Remembered)
@@ -48,7 +48,7 @@ def recall(folder: Path) -> Remembered:
         raise _unusable(path, "it is damaged") from None
 
 
-def own_content(path: Path) -> bytes | None:
+def _own_content(path: Path) -> bytes | None:
     """What this user has written there; None if there is no file, or another user's."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)

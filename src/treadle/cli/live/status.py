@@ -3,7 +3,6 @@
 import click
 
 from treadle.cli.live.session import echo_json, json_option, note, session
-from treadle.cli.live.silent_daemon import check_answers
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
 from treadle.core.wording import short_span
@@ -16,7 +15,6 @@ from treadle.wire.machine import Status
 def status(as_json: bool) -> None:
     """Show whether the daemon runs, its devices, jobs and addresses."""
     here = session()
-    check_answers()
     found = here.client.status()
     if as_json:
         echo_json(found)

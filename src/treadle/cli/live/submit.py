@@ -23,7 +23,7 @@ from treadle.cli.live.why import estimate_text, length_text, place_text
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.errors import UnreachableError
-from treadle.client.gitstate import code_state
+from treadle.client.gitstate import git_state
 from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
@@ -175,7 +175,7 @@ def job_request(
     if is_script:  # It is found in a copy of the folder, too.
         script = (_from(request.workdir, word) for word in own)
         request = replace(request, command=(*script, *command))
-    return replace(request, code=code_state(request.workdir, request.command, git=git))
+    return replace(request, code=git_state(request.workdir) if git else None)
 
 
 def _from(folder: str, word: str) -> str:

@@ -16,12 +16,10 @@ from typing import Any
 
 import click
 
-from treadle.cli.live.daemon_start import STORE_VARIABLE, answer, start_daemon, state_folder
-from treadle.cli.live.last_state import last_state, note_last_state, remember_state
+from treadle.cli.live.daemon_start import STORE_VARIABLE, running, start_daemon, state_folder
 from treadle.cli.live.saved_options import FILE, Remembered, recall
 from treadle.cli.live.session import echo_json as print_json
 from treadle.cli.live.session import json_option, note, remote, session
-from treadle.cli.live.silent_daemon import check_answers
 from treadle.cli.live.status import status_lines
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
@@ -147,11 +145,8 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     if remote() and not foreground:
         raise InvalidInputError(
             f"commands talk to another server, {find_address()}; to start a daemon here, use "
-            "treadle --context local up"
+            "treadle logout"
         )
-    # Also beside other options: --devices 4 is no reason to begin in another folder.
-    last = None if options["state"] else last_state(state_folder(), _socket(options).absolute())
-    options["state"] = options["state"] or last
     given = any(_is_given(value) for name, value in options.items() if name not in _PLACES)
     options = _completed(options, given=given)
     _check(options)
@@ -163,10 +158,8 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     if foreground:
         return _run_here(options)
     here = session()
-    check_answers()
-    running = answer(here)
-    if running is None:
-        note_last_state(last)
+    before = running(here)
+    if before is None:
         _note_dropped(options)
         store = options.pop("store")
         found = start_daemon(
@@ -178,7 +171,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
         )
         head = f"treadle {plain(found.version)} is up, pid {found.pid}"
     else:
-        found = running
+        found = before
         since = short_span(here.now() - found.since_at)
         head = f"treadle {plain(found.version)} is already running, up {since}, pid {found.pid}"
         if given or _is_elsewhere(options["state"], found.state_folder):
@@ -193,7 +186,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     # A daemon that runs already may use another folder than the one given.
     folder = Path(found.state_folder) if found.state_folder else state_folder(options["state"])
     log = ("log", plain(str(folder / "daemon.log")))
-    click.echo(pairs([*status_lines(found, begins=running is None), log], width=here.width))
+    click.echo(pairs([*status_lines(found, begins=before is None), log], width=here.width))
     if options["socket"] is not None:
         click.echo(f"  for other commands, set TREADLE_SOCKET={options['socket']}")
     return 0
@@ -429,11 +422,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         keep_logs=options["keep_logs"] or "",
         keep_records=options["keep_records"] or "",
     )
-
-    def ready() -> None:
-        remember_state(state_folder(), settings.socket.absolute(), settings.state)
-
-    asyncio.run(run_daemon(settings, ready))
+    asyncio.run(run_daemon(settings))
     _end_with_stuck_threads()
     return 0
 

@@ -45,7 +45,6 @@ def own_daemon(words: Sequence[str]) -> Iterator[Scene]:
     with tempfile.TemporaryDirectory(prefix="treadle-demo-", ignore_cleanup_errors=True) as folder:
         os.environ["TREADLE_SOCKET"] = str(Path(folder) / "s")
         os.environ.pop("TREADLE_URL", None)
-        os.environ.pop("TREADLE_CONTEXT", None)
         here = Session()  # Not the command's: each part has a daemon of its own.
         start_daemon(here, [*words, "--state", folder], state=Path(folder))
         try:

@@ -15,7 +15,6 @@ from treadle.control.jobs import (
     ENGINE,
     LOST_NODES,
     NODES,
-    CodeCheck,
     Diffs,
     EndCompletion,
     Gates,
@@ -54,7 +53,6 @@ from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
 from treadle.failures.failure_history import FailureHistory, Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
-from treadle.journal.facts import CodeChanged
 from treadle.models.company.record import CompanyRecord
 from treadle.policies.live.naming import DEFAULT, PLACEMENT, with_setting
 from treadle.store.bond import folder_identity
@@ -138,7 +136,6 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     state = _state(store, settings, charge, belief, cluster, _lost_nodes(kept, engine.nodes()))
     scheduler, jobs, learner = state.scheduler, state.jobs, state.learner
     restored = restore(store, jobs, scheduler, learner, state.gates, clock.now())
-    code = CodeCheck(partial(_code_changed, jobs, inbox))
     ends = EndCompletion(
         jobs,
         learner,
@@ -147,7 +144,6 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         rules=settings.rules,
         clock=clock,
         wall=wall,
-        code=code,
     )
     commit = Commit(state, store, clock, inbox, ends=ends, condition=condition, published=published)
     commit.closed = dict(restored.closed)
@@ -232,12 +228,6 @@ def _lost_nodes(kept: Mapping[str, str], nodes: Sequence[Node]) -> LostNodes:
     lost.restore(kept.get(LOST_NODES) or "[]")
     lost.expect(nodes_of(kept.get(NODES) or "[]"))
     return lost
-
-
-def _code_changed(jobs: JobTable, inbox: Inbox, fact: CodeChanged) -> None:
-    """A comparison may be done after its job has ended and was deleted."""
-    if jobs.record(fact.job) is not None:
-        inbox.tell(fact)
 
 
 def _progress(context: Context) -> ProgressWatch:

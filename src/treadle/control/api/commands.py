@@ -41,14 +41,12 @@ from treadle.control.jobs import (
 )
 from treadle.control.loop import Rider, check_store, on_disk, wall
 from treadle.core.allocation import Pause
-from treadle.core.cluster import CPU
 from treadle.core.device_types import has_accelerators
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import JobHeld, JobSubmitted
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import JobFiles
 from treadle.core.ports import Policy
-from treadle.core.wording import listed
 from treadle.journal.codec import PolicySet
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, KeyRow
@@ -68,10 +66,6 @@ JOBS_OF_ONE_MAX = 20_000  # of one user
 
 
 Answer = TypeVar("Answer")
-
-
-NAMED_MAX = 3  # nodes
-_AS_JOB = "treadle run and treadle submit use the devices of other nodes"
 
 
 class _UnderWay(NamedTuple):
@@ -235,18 +229,17 @@ class Commands:
             raise NotAllowedError("a job's token can only report on that job")
         if request.priority > 0:
             check_priority(who, request.priority)
-        here = self._here(request)
         wanted = prepare(
             request,
             self._context.jobs.next_number,
             person=person(who),
-            cluster=self._context.cluster.part(here) if here else self._context.cluster,
+            cluster=self._context.cluster,
             profiles=self._context.learner.profiles,
             now=self._context.clock.now(),
             wall_at=wall(),
             nonce=secrets.token_hex(8),
         )
-        wanted = self._bound(wanted, here) if here else kept_to_gpus(wanted, request, self._away())
+        wanted = kept_to_gpus(wanted, request, self._away())
         secrets_bytes = sum(map(text_bytes, request.secrets.values()))
         self._context.jobs.weights.check(wanted.records[0], secrets_bytes, len(wanted.records))
         notes = without_quota(self._context.charge.policy, request.tenant)
@@ -255,8 +248,8 @@ class Commands:
         return replace(wanted, notes=(*wanted.notes, *notes))
 
     async def _packed(self, who: Who, request: JobRequest) -> JobFiles:
-        """Its code, for nodes that do not see its folder; a shell runs on this machine."""
-        if request.here or who.job:
+        """Its code, for nodes that do not see its folder."""
+        if who.job:
             return JobFiles()
         for_user = person(who)
         try:
@@ -267,35 +260,6 @@ class Commands:
         except InvalidInputError as error:
             raise InvalidRequestError(str(error)) from None
         return files
-
-    def _here(self, request: JobRequest) -> frozenset[str]:
-        """The nodes to which a job is bound because its shell runs on the daemon's machine."""
-        if not request.here:
-            return frozenset()
-        own = frozenset(node.name for node in self._context.engine.view() if node.here)
-        names = own & self._context.cluster.names
-        if names == self._context.cluster.names:
-            return frozenset()
-        if not names:
-            raise InvalidRequestError(
-                "a shell runs on the daemon's machine, which has no node in use here", hint=_AS_JOB
-            )
-        return names
-
-    def _bound(self, wanted: Submission, names: frozenset[str]) -> Submission:
-        """The same jobs on these nodes alone; refuses what they could never run."""
-        nodes, there = tuple(sorted(names)), self._context.cluster.part(names)
-        specs = [replace(each, nodes=nodes) for each in wanted.specs]
-        if not has_accelerators(there):  # It has no choice; other nodes may have GPUs.
-            specs = [replace(each, device_types=each.device_types or (CPU,)) for each in specs]
-        wanted = replace(wanted, specs=tuple(specs))
-        never = self._context.scheduler.policy.never_fits(wanted.specs[0], there)
-        if never is not None:
-            whose = listed(nodes, NAMED_MAX)
-            raise InvalidRequestError(
-                f"a shell runs on the daemon's machine, node {whose}: {never}", hint=_AS_JOB
-            )
-        return wanted
 
     def _away(self) -> list[str]:
         """Types of device of nodes that are drained or lost, where it matters."""

@@ -189,11 +189,7 @@ def event_view(row: JournalRow) -> EventView:
 def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     """One line of the journal in words."""
     if kind == "AttemptEnded":
-        changed = body.get("changed")
-        if not isinstance(changed, list) or not changed:
-            return _end_sentence(job, body)
-        code = "; ".join(map(str, changed))
-        return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
+        return _end_sentence(job, body)
     if kind == "JobStarted":
         return _start_sentence(job, body)
     words = _SENTENCES.get(_reads_as(kind, body))
@@ -209,9 +205,6 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
                 facts["devices"] = (
                     f"{facts['devices']}, beside {named_jobs([*map(str, others)], len(others))}"
                 )
-    changes = body.get("changes")
-    if isinstance(changes, list):
-        facts["changes"] = "; ".join(changes)
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
     facts["whom"] = f" for job {body['for_job']}" if body.get("for_job") else ""
     facts["by"] = f" by {body['by']}" if body.get("by") else ""
@@ -288,7 +281,6 @@ _SENTENCES = {
     "ScriptForgotten": "{user} had what was learned of {script} forgotten",
     "JobAccepted": "job {job} was accepted",
     "JobEdited": "job {job} was edited",
-    "CodeChanged": "attempt {attempt} of job {job} runs other code than was submitted: {changes}",
     "DependencyBroken": "job {job} can never start: {reason}",
     "DependenciesDropped": "job {job} does not wait for other jobs any more",
     "JobProgressed": "job {job} reports progress",

@@ -46,8 +46,8 @@ def bound_away(context: Context, row: Job) -> Reason | None:
         return None
     undrain = _undraining(context, row)
     word = "drained" if undrain else "lost"
-    by = row.only_because or "shell"
-    return because("bound-away", nodes=row.only_on, away=word, undrain=undrain, by=by)
+    nodes, by = row.only_on, row.only_because
+    return because("bound-away", nodes=nodes, away=word, undrain=undrain, by=by)
 
 
 def _undraining(context: Context, row: Job) -> tuple[str, ...]:

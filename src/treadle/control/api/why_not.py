@@ -48,7 +48,7 @@ def _unlike(context: Context, row: Job, device: Device) -> Reason | None:
     """That the job cannot use such a device, or not this node."""
     node = next(each for each in context.cluster.nodes if each.name == device.node)
     if row.only_on and node.name not in row.only_on:
-        by = row.only_because or "shell"
+        by = row.only_because
         return because("files", device=str(device), nodes=row.only_on, by=by)
     if may_use(row, node):
         return None

@@ -1,7 +1,6 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
 from treadle.control.jobs.attempts import replaced_text
-from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
 from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge

@@ -10,7 +10,6 @@ from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.events import AttemptEnded, JobStarted, RankReplaced
 from treadle.core.wording import listed
-from treadle.journal.facts import CodeChanged
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import UNUSED, AttemptView, FailureView
 
@@ -64,14 +63,11 @@ def started(
     return row._replace(started_at=at, body=attempt_body(view))
 
 
-def noted(row: AttemptRow, fact: CodeChanged | RankReplaced) -> AttemptRow:
-    """An attempt that runs other code than was submitted, or lost a rank that was killed."""
+def with_replaced(row: AttemptRow, fact: RankReplaced) -> AttemptRow:
+    """An attempt that lost a rank that was killed."""
     view = attempt_of(row.body)
-    if isinstance(fact, CodeChanged):
-        view = replace(view, changed=fact.changes)
-    else:
-        view = replace(view, replaced=(*view.replaced, replaced_text(fact.rank, fact.code)))
-    return row._replace(body=attempt_body(view))
+    replaced = (*view.replaced, replaced_text(fact.rank, fact.code))
+    return row._replace(body=attempt_body(replace(view, replaced=replaced)))
 
 
 def replaced_text(rank: int, code: int) -> str:
@@ -122,7 +118,6 @@ def closed(
         memory_peak_gib=_peak_gib(ended),
         memory_kills=ended.memory_kills,
         company=as_shown(before.company, ended.seen),
-        changed=ended.changed or before.changed,
         lost=before.lost,
         fallback=before.fallback,
         workdirs=before.workdirs,

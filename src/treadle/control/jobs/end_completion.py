@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.company_faults import (
     COMPANY,
     HANG,
@@ -70,7 +69,6 @@ class EndCompletion:
         rules: RuleTable,
         clock: Clock,
         wall: Callable[[], float],
-        code: CodeCheck,
     ) -> None:
         self._jobs = jobs
         self._learner = learner
@@ -79,7 +77,6 @@ class EndCompletion:
         self._rules = rules
         self._clock = clock
         self._wall = wall
-        self.code = code
         self._reads = asyncio.Semaphore(READS_MAX)
 
     async def read(self, ended: AttemptEnded) -> LastWords:
@@ -101,7 +98,6 @@ class EndCompletion:
 
         earlier: facts that the scheduler will take before this one.
         """
-        changed = self.code.changes(ended.job, ended.attempt)
         record = self._jobs.records.get(ended.job)
         if record is None:
             return ended
@@ -134,7 +130,6 @@ class EndCompletion:
             seen=None
             if row is None
             else self._seen(ended, row, ran_s if newest and not fresh else None),
-            changed=changed,
         )
         others = self._others(ended, row)
         if whole.verdict is not None and to_blame(whole, whole.verdict, others):

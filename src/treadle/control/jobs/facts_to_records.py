@@ -12,11 +12,11 @@ from treadle.control.jobs.attempts import (
     cut,
     failure_of,
     moved,
-    noted,
     opened,
     started,
     unused,
     with_loss,
+    with_replaced,
 )
 from treadle.control.jobs.company_faults import out_of_memory, server_failed, why_alone
 from treadle.control.jobs.company_spells import Moved, follow_company
@@ -66,7 +66,7 @@ from treadle.core.events import (
 from treadle.core.job import JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
-from treadle.journal.facts import CodeChanged, ControllerBegan, JobAccepted, ScriptForgotten
+from treadle.journal.facts import ControllerBegan, JobAccepted, ScriptForgotten
 from treadle.models.learning.spread import spread_of
 from treadle.models.learning.unlike import type_of
 from treadle.store.rows import AttemptRow
@@ -99,8 +99,8 @@ class Reducer:
             self._learner.profiles.advance(now)
         ends = self._ending_facts(facts)
         for place, fact in enumerate(facts):
-            # What came after the end changes nothing, except what is said of the code that ran.
-            if isinstance(fact, CodeChanged) or place <= ends.get(job_of(fact), place):
+            # What came after the end changes nothing.
+            if place <= ends.get(job_of(fact), place):
                 self._happened(fact, now=now, at=at)
         learn_plans(self._learner.plans, facts, self._scheduler.jobs)
         over = [
@@ -146,8 +146,8 @@ class Reducer:
         if isinstance(fact, JobAccepted):
             self._accepted(fact)
             return
-        if isinstance(fact, CodeChanged | RankReplaced):
-            self._noted(fact)
+        if isinstance(fact, RankReplaced):
+            self._replaced(fact)
             return
         if isinstance(fact, NodeLost):
             self._lost(fact.node, now)
@@ -179,11 +179,10 @@ class Reducer:
             if accepted.id not in self._jobs.records:
                 self._jobs.add(accepted)
 
-    def _noted(self, fact: CodeChanged | RankReplaced) -> None:
-        """The attempt may have ended, and its job too: nothing waits for a comparison of code."""
+    def _replaced(self, fact: RankReplaced) -> None:
         attempt = self._jobs.attempt(AttemptKey(fact.job, fact.attempt))
         if attempt is not None:
-            self._jobs.put_attempt(noted(attempt, fact))
+            self._jobs.put_attempt(with_replaced(attempt, fact))
 
     def _lost(self, node: str, now: float) -> None:
         """What ran there may run on until its engine says that it has ended."""

@@ -74,8 +74,6 @@ class Launcher:
         ranks = rank_count(record, len(allocation.devices))
         number = record.launched[action]
         row = self._jobs.open[AttemptKey(job, number)]
-        if row.started_at is None and (ended is not None or not record.running):
-            self._ends.code.begin(record, number)  # Nothing runs that could change instead.
         slurm = self._slurm(record, number, ranks, allocation) if record.slurm else {}
         return Launch(
             job=job,

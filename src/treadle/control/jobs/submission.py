@@ -56,10 +56,8 @@ SECONDS_MAX = 366 * 86_400.0
 GRACE_MAX_S = 86_400.0
 PROBABLY = 0.5  # a limit that more runs than this exceed is warned of
 RETRIES = 3  # of transient failures, if the user does not say
-CODE_FILES_MAX = 64
 PATH_MAX = 4096
 _PLACE = f"--env {CHECKPOINT_DIR}=..."
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
 
@@ -292,7 +290,6 @@ def checked(request: JobRequest) -> None:
             f"tenant is {shown(request.tenant)}; expected up to 64 letters, digits and _.@-"
         )
     _check_numbers(request)
-    _check_code(request)
     for identity in (*request.after, *request.after_any):
         if not re.fullmatch(r"[\w.-]{1,64}", identity, re.ASCII):
             raise InvalidInputError(f"after names {shown(identity)}; expected the id of a job")
@@ -365,19 +362,6 @@ def _check_numbers(request: JobRequest) -> None:
     ):
         if value is not None and not least <= value <= most:
             raise InvalidInputError(f"{name} is {value:g}; expected {least:g} to {most:g}")
-
-
-def _check_code(request: JobRequest) -> None:
-    """The files of the command; the server reads them again when it launches the job."""
-    files = {} if request.code is None else request.code.files
-    if len(files) > CODE_FILES_MAX:
-        raise InvalidInputError(f"code names {len(files)} files; expected at most {CODE_FILES_MAX}")
-    for path, digest in files.items():
-        odd = "\0" in path or "\n" in path or not _is_text(path) or len(path) > PATH_MAX
-        if odd or not path.startswith("/") or not _DIGEST.fullmatch(digest):
-            raise InvalidInputError(
-                f"code names the file {shown(path)}; expected an absolute path and its SHA-256"
-            )
 
 
 @lru_cache(maxsize=32_768)  # It is asked of every row of a list of jobs.

@@ -57,8 +57,7 @@ class Weights:
 
 def weight_of(record: JobRecord) -> int:
     """Bytes of its texts that have no short limit of their own."""
-    files = () if record.code is None else record.code.files
-    texts = (*record.command, *record.env, *record.env.values(), record.workdir, *files)
+    texts = (*record.command, *record.env, *record.env.values(), record.workdir)
     return sum(map(text_bytes, (*texts, *record.after, *record.after_any)))
 
 

@@ -118,7 +118,7 @@ class FleetEngine:
         doing = {**self.archives.doing, **silent, **fenced}
         members = self.members.values()
         views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
-        shown = with_health(views, self.clients, self.members)
+        shown = with_health(views, self.clients)
         return (*shown, *unused_nodes(self._fleet.unused(), self.members))
 
     async def adopt(

@@ -3,10 +3,8 @@
 Which job holds which device is taken from the engine's own books, which are never behind its facts.
 """
 
-import socket
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -19,7 +17,6 @@ from treadle.core.sighting import Load
 from treadle.core.wording import span
 from treadle.engines.fleet.course import Course
 from treadle.engines.fleet.node_client import Health, NodeClient
-from treadle.engines.fleet.port import Joined
 from treadle.engines.fleet.silent_nodes import AWAY
 
 _SUMMED = ("power_w", "cores", "memory_gib", "read_mb_s", "written_mb_s", "network_mb_s")
@@ -71,33 +68,15 @@ def waiting_for_fences(
     return found
 
 
-@lru_cache(4096)
-def is_own(address: str) -> bool:
-    """Whether it is an address of this machine: only those can be bound here."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as tried:
-            tried.bind((address, 0))
-    except OSError:
-        return False
-    return True
-
-
 def with_health(
-    views: Iterable[NodeView], clients: Mapping[str, NodeClient], members: Mapping[str, Joined]
+    views: Iterable[NodeView], clients: Mapping[str, NodeClient]
 ) -> tuple[NodeView, ...]:
-    """How each agent does, and whether its node is the daemon's machine."""
+    """How each agent does."""
 
     def one(view: NodeView) -> NodeView:
         client = clients.get(view.name)
         found = Health("joining") if client is None else client.health()
-        return replace(
-            view,
-            health=found.word,
-            since_at=found.since_at,
-            because=found.because,
-            here=is_own(members[view.name].address),
-        )
+        return replace(view, health=found.word, since_at=found.since_at, because=found.because)
 
     return tuple(map(one, views))
 

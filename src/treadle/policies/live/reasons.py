@@ -282,7 +282,7 @@ class _Waiting:
     def _bound(self) -> Reason:
         nodes = self._job.only_on
         free = sum(self._snapshot.free.count_on(name) for name in nodes)
-        by = self._job.only_because or "shell"
+        by = self._job.only_because
         return Reason("bound", {"nodes": nodes, "asked": self._size, "free": free, "by": by})
 
     def _type(self) -> Reason:
