@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.stories import play
 from treadle.core.job import JobSpec, Profile
 from treadle.models.catalogue import MURI, muri_profile
 from treadle.models.scaling import ScalingModel
@@ -16,6 +17,7 @@ from treadle.models.stages import StageTimes
 from treadle.models.staggered import StaggeredModel
 from treadle.models.tokens import TokenModel
 from treadle.policies.muri.grouping import Grouping
+from treadle.testing.builders import job
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "grouping.py"
 PROFILES = [muri_profile(name, 1) for name in MURI]
@@ -104,3 +106,25 @@ def test_s4_jobs_of_the_first_or_of_the_last_rank_share_first(
     groups = grouping.form([jobs([6, 6, 6, 6])], 3, nowhere)
     assert {group[0].id for group in groups if len(group) == 1} == alone
     assert sorted(len(group) for group in groups) == [1, 1, 2]
+
+
+def test_for_a_large_job_only_those_that_are_in_its_way_move() -> None:
+    lengths = {"a": 100.0, "x": 10.0, "b": 200.0, "c": 300.0, "y": 10.0, "large": 50.0}
+    sizes = {"x": 3, "y": 2, "large": 4}
+    wanted = [
+        job(name, size=sizes.get(name, 1), length_s=length_s, at=11.0 * (name == "large"))
+        for name, length_s in lengths.items()
+    ]
+    told = play("muri-s?group=1", wanted, "2x4", until=11.0)
+    assert [line for line in told if line.startswith("0 start")] == [
+        "0 start x n0:0,1,2",
+        "0 start y n1:0,1",
+        "0 start a n0:3",
+        "0 start b n1:2",
+        "0 start c n1:3",
+    ]
+    assert [line for line in told if line.startswith("11")] == [
+        "11 change b n0:0",
+        "11 change c n0:1",
+        "11 start large n1:0,1,2,3",
+    ]

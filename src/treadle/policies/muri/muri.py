@@ -162,25 +162,37 @@ class Muri(Policy):
         return sum(speed / self._belief.alone(spec, spec.asked) for spec, speed in speeds) >= _EVEN
 
     def _allocate(self, snapshot: Snapshot, groups: Sequence[Group]) -> dict[JobId, Allocation]:
-        """Devices for each group: where a member already is if all that fit find room so."""
-        places = self._stay(snapshot, groups)
-        if len(places) < len(groups):
-            fresh = self._placed(groups, snapshot.emptied())
-            stay = self._stay(snapshot, [group for group, _ in fresh])
-            places = fresh if len(stay) < len(fresh) else stay
+        """Devices for each group: where a member already is, unless a larger one needs them."""
+        free, places = snapshot.emptied(), dict[int, tuple[Device, ...]]()
+        for number, group in enumerate(groups):
+            devices = _claim_held(snapshot.jobs, group, free)
+            if devices is not None:
+                places[number] = devices
+        for number, group in enumerate(groups):
+            if number not in places:
+                self._place(number, group, places, free)
         allocations: dict[JobId, Allocation] = {}
-        for group, devices in places:
-            members = [snapshot.jobs[spec.id] for spec in group]
+        for number, devices in places.items():
+            members = [snapshot.jobs[spec.id] for spec in groups[number]]
             add_in_turns(allocations, members, devices)
         return allocations
 
-    def _stay(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place]:
-        """Places that move as few jobs as can be; some groups may find none."""
-        free = snapshot.emptied()
-        held = [(group, _claim_held(snapshot.jobs, group, free)) for group in groups]
-        homeless = [group for group, devices in held if devices is None]
-        places = [(group, devices) for group, devices in held if devices is not None]
-        return places + self._placed(homeless, free)
+    def _place(
+        self, number: int, group: Group, places: dict[int, tuple[Device, ...]], free: FreeDevices
+    ) -> None:
+        """Free devices, or those of groups behind it, the last first; others stay."""
+        gone: dict[int, tuple[Device, ...]] = {}
+        devices = self._placement.place(free, group[0].asked)
+        for last in [other for other in sorted(places, reverse=True) if other > number]:
+            if devices is not None:
+                break
+            gone[last] = places.pop(last)
+            free.give(gone[last])
+            devices = self._placement.place(free, group[0].asked)
+        if devices is not None:
+            free.take(devices)
+            places[number] = devices
+        places.update((last, own) for last, own in gone.items() if free.claim(own))
 
     def _placed(self, groups: Sequence[Group], free: FreeDevices) -> list[_Place]:
         """Devices for these groups, in order; some may find none."""
