@@ -174,13 +174,6 @@ class Planner:
         shape = shape_of(allocation)
         return model.iteration_s(allocation.plan, shape, cores=self._cores(allocation))
 
-    def problem(self, spec: JobSpec, allocation: Allocation) -> str:
-        """Why the allocation's own plan cannot run there, as a sentence; empty if it can."""
-        model = self.type_of(spec)
-        if model is None:
-            return f"no model type is called {spec.profile.model!r}"
-        return memory(model.facts, allocation.plan, allocation.size).problem(self.room)
-
     def _cores(self, allocation: Allocation) -> float:
         return self.cores if allocation.host is None else allocation.host.cores
 
