@@ -45,7 +45,7 @@ def detail(spell: CompanyView) -> JobDetail:
         (CompanyView(jobs=("3",), seconds=720.0, relative=0.83), "with job 3 for 12m, at 83% of"),
         (CompanyView(jobs=("3",), seconds=9.0, relative=1.34), "with job 3 for 9s, at about"),
         (CompanyView(jobs=("3",), seconds=0.4, relative=0.9), ""),
-        (CompanyView(jobs=("3",), seconds=0.4, since_at=1.0), "now with job 3"),
+        (CompanyView(jobs=("3",), seconds=0.4, lasts=True), "now with job 3"),
     ],
 )
 def test_u14_sharing_is_said_without_moments_and_noise(spell: CompanyView, text: str) -> None:

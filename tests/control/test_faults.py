@@ -206,7 +206,6 @@ async def test_u18_a_job_that_is_only_starting_is_stopped_while_the_store_cannot
             await live.submit(ME, bash("true", held=True))
         (view,) = await live.cancel(ME, job)
         assert (view.state, view.cause) == (State.STARTING, "unsettled")
-        assert view.because.endswith("the cancellation also holds if the daemon restarts")
         os.kill(server._process.pid, signal.SIGCONT)
         while local(live).runs:
             await asyncio.sleep(0.01)

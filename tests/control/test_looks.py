@@ -1,4 +1,4 @@
-"""Decisions, queue, spells, usage by day and why-not of a controller."""
+"""Decisions, queue, spells, and usage by day of a controller."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,6 @@ from treadle.control.api import LiveService
 from treadle.core.job_report import Report
 from treadle.wire.decisions import Decision
 from treadle.wire.machine import PolicyChange
-from treadle.wire.problems import NotFoundError
 
 
 async def decided(live: LiveService, kind: str, job: str) -> Decision:
@@ -141,29 +140,6 @@ async def test_a_quota_larger_than_the_cluster_is_taken_with_a_warning(live: Liv
     assert found.warning == "a quota is larger than the cluster's 4 devices: 400 of lab"
     found = await live.set_policy(ME, PolicyChange(policy="weave-l?quotas=lab:4"))
     assert found.warning == ""
-
-
-@telling_in_memory()
-async def test_why_a_job_is_not_on_a_device(live: LiveService) -> None:
-    first = await runs(live, devices="3")
-    [there, *_] = (await live.job(first)).job.devices
-    job = await waits(live, devices="2")
-    [free] = {f"here:{n}" for n in range(4)} - {*(await live.job(first)).job.devices}
-    on = await live.why_not(first, there)
-    assert on.code == "there"
-    other = await live.why_not(first, free)
-    assert (other.code, other.numbers["jobs"]) == ("elsewhere", ())
-    taken = await live.why_not(job, there)
-    assert taken.code == (await live.why(job)).code
-    assert taken.sentence.endswith((await live.why(job)).sentence)
-    never = await waits(live, devices="9", wait_for_capacity=True)
-    assert (await live.why_not(never, there)).code == "capacity"
-    await live.manage(ME, free, "avoid")
-    await looked_at(live)
-    assert (await live.why_not(job, free)).code == "device-closed"
-    for wrong in ("here:9", "nowhere:0", "here", "here:-1", "here:²"):
-        with pytest.raises(NotFoundError):
-            await live.why_not(job, wrong)
 
 
 @telling_in_memory()

@@ -1,7 +1,7 @@
 """Views of the scheduler, for a service in memory that has none."""
 
 from treadle.control.api import LiveService
-from treadle.wire.decisions import Decision, DecisionPage, WhyNot
+from treadle.wire.decisions import Decision, DecisionPage
 from treadle.wire.learned import ForgetRequest, Forgotten, LearnedPage, LearnedScript
 from treadle.wire.machine import Who
 from treadle.wire.queue import Fragmentation, QueueView
@@ -46,9 +46,6 @@ class ViewsInMemory(LiveService):
             free=1,
         )
         return DecisionPage(decisions=() if after else (one,), next=1, others=0, since_at=1.0)
-
-    async def why_not(self, identity: str, device: str) -> WhyNot:
-        return WhyNot(job=identity, device=device, code="test", sentence="it is a test")
 
     async def learned(self, who: Who, script: str = "", user: str = "") -> LearnedPage:
         one = LearnedScript(id="0a", script=script or "train.py", user=user or who.user, runs=2)

@@ -43,7 +43,6 @@ ALLOWED: dict[str, set[str]] = {
     "POST /jobs/{identity}/pause": OWNERS,
     "POST /jobs/{identity}/resume": OWNERS,
     "GET /jobs/{identity}/why": READERS,
-    "GET /jobs/{identity}/why-not": READERS,
     "GET /jobs/{identity}/history": READERS,
     "POST /jobs/{identity}/report": {"owner", "admin", "job"},
     "GET /jobs/{identity}/log": {"owner", "admin"},
@@ -95,7 +94,6 @@ BODIES: dict[str, object] = {
     "POST /tokens": {"name": "x", "role": "user"},
 }
 PARAMETERS: dict[str, dict[str, str]] = {
-    "GET /jobs/{identity}/why-not": {"device": "here:0"},
     "DELETE /tokens": {"user": "zoe"},
 }
 # What a route may answer to a caller it admits, where that is not a success.

@@ -56,7 +56,6 @@ class JobFields(TypedDict, total=False):
     estimate: Seconds
     held: bool
     wait_for_capacity: bool
-    here: bool
     slurm: bool
     time_limit_s: float | None
     memory_gib: float | None

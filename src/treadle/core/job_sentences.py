@@ -153,14 +153,6 @@ def _members(n: Numbers) -> str:
 # -- a job and a device; a change ------------------------------------------------------------------
 
 
-def _not_on(n: Numbers) -> str:
-    """Of a device that the job could have, and has not."""
-    device, busy = n.text("device"), bool(n.all("jobs"))
-    text = f"{device} is busy ({n.jobs('jobs')})" if busy else f"{device} is free"
-    text += "; the job is exclusive" if busy and n.of.get("exclusive") else ""
-    return f"{text}; the job has {n.listed('devices')}" if "devices" in n.of else text
-
-
 def _changed(n: Numbers) -> str:
     """Who asked for it, who let go, who gets what it had."""
     turn = "its reservation began" if n.of.get("turn") else ""
@@ -216,18 +208,6 @@ CLAUSES: Mapping[str, Callable[[Numbers], str]] = {
     "cancelled": lambda n: f"cancelled{n.text('by', ' by ')}",
     "timeout": lambda n: f"reached its time limit of {n.number('limit_s'):g} s",
     "members": _members,
-    "there": lambda n: f"it is on {n.text('device')}, {n.text('phase')} for {n.span('since_s')}",
-    "device-closed": lambda n: f"{n.text('device')} takes no jobs: {n.text('because')}",
-    "other-type": lambda n: (
-        f"{n.text('device')} is of type {n.text('has')}, and the job asks for {n.text('asked')}"
-    ),
-    "other-memory": lambda n: (
-        f"{n.text('device')} has {gib_text(n.number('has_gib'))}, and the job needs "
-        f"{gib_text(n.number('asked_gib'))}"
-    ),
-    "files": bound,
-    "elsewhere": _not_on,
-    "not-yet": _not_on,
     "changed": _changed,
 }
 DETAILS: Mapping[str, Callable[[Numbers], list[Line]]] = {

@@ -106,14 +106,6 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "timeout": ("limit_s",),
     # An array whose members all run, or ended; states: (state, count).
     "members": ("states",),
-    # Why a job is not on a device.
-    "there": ("device", "phase", "since_s"),
-    "device-closed": ("device", "because"),
-    "other-type": ("device", "has", "asked"),
-    "other-memory": ("device", "has_gib", "asked_gib"),
-    "files": ("device", "nodes", "by"),
-    "elsewhere": ("device", "jobs", "devices", "exclusive"),
-    "not-yet": ("device", "jobs", "exclusive"),
     # What led to a change.
     "changed": ("asked", "freed", "from_jobs", "to_jobs", "turn", "policy"),
 }

@@ -10,9 +10,8 @@ from starlette.responses import Response
 from treadle.server.access import Load
 from treadle.server.answers import answer
 from treadle.server.history_routes import EVENT_ID_MAX, MOMENT_MAX, Moment, UsageFormat, as_csv
-from treadle.server.job_routes import Identity
 from treadle.server.routes import Asking, Served, Topic
-from treadle.wire.decisions import DecisionPage, WhyNot
+from treadle.wire.decisions import DecisionPage
 from treadle.wire.learned import ForgetRequest, Forgotten, LearnedPage
 from treadle.wire.machine import Role
 from treadle.wire.queue import QueueView
@@ -37,16 +36,6 @@ async def list_decisions(
 ) -> Response:
     """List the newest decisions that changed something, oldest first."""
     return await answer(service.decisions(after=after, limit=limit, job=job))
-
-
-@route("GET", "/jobs/{identity}/why-not", Role.VIEWER, WhyNot, 404, 503, load=Load.COMPUTED)
-async def explain_not_there(
-    identity: Identity,
-    device: Annotated[str, Query(max_length=200, examples=["host:3"])],
-    service: Served,
-) -> Response:
-    """Explain why a job is not on a device."""
-    return await answer(service.why_not(identity, device))
 
 
 @route("GET", "/queue", Role.VIEWER, QueueView, 503, load=Load.COMPUTED)

@@ -74,7 +74,6 @@ class Store:
         # The last line that is not in the journal; None until someone asks for old lines.
         self._closed_upto: int | None = None
         self._closing = Lock()
-        self.attempts_changed = 0  # how often they were written or deleted through this object
 
     @classmethod
     def open(
@@ -140,10 +139,7 @@ class Store:
         for locks and for a server that restarts. A StoreError means that nothing was written,
         unless its `fate_unknown` is set.
         """
-        try:
-            return self._writer.write(batch)
-        finally:  # It may have been written also if that is not known.
-            self.attempts_changed += bool(batch.attempts)
+        return self._writer.write(batch)
 
     def prune(self, *, keys_before_at: float, tokens_before_at: float, profiles: int) -> int:
         """Delete idempotency keys made, and tokens expired, before these moments, and the profiles
@@ -380,10 +376,7 @@ class Store:
         highest = [{"key": HIGHEST, "value": str(self.next_number() - 1)}]
         groups.append(Group("prune", self._writer.statements.settings, highest))
         gone = [{"gone_0": name} for name in names]
-        try:
-            self._writer.clear(*groups, *(Group("prune", drop, gone) for drop in _DROP_JOB))
-        finally:
-            self.attempts_changed += 1
+        self._writer.clear(*groups, *(Group("prune", drop, gone) for drop in _DROP_JOB))
         return count
 
     def _arrays_left_empty(self, jobs: Sequence[str]) -> list[str]:

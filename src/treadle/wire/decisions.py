@@ -57,14 +57,3 @@ class DecisionPage:
     next: int  # the id to go on after
     others: int  # decisions since then that changed nothing
     since_at: float  # from when on they are known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhyNot:
-    """Why a job is not on a device, or that it is."""
-
-    job: str
-    device: str
-    code: str  # to count by
-    sentence: str
-    numbers: Mapping[str, object] = described_map("The numbers of the code.")

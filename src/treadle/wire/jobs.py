@@ -206,7 +206,7 @@ class CompanyView:
     jobs: tuple[str, ...]  # the others
     seconds: float
     relative: float | None = None  # its speed as a share of its speed alone, 0 to 1; None: unknown
-    since_at: float | None = described(None, "When it began, while it lasts.")
+    lasts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,23 +1,21 @@
 """Causes that are kept with decisions and counted in usage."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.store.made import attempt
 from tests.unit.control.memory import ME, Bench, play_on, playing
-from treadle.control.api import decisions, usage_sums
+from treadle.control.api import decisions
 from treadle.control.api.decision_causes import Happened, cause, happened, swaps_of
 from treadle.control.api.decisions import KeptDecisions, read, text_of
 from treadle.control.api.spells import Now
 from treadle.control.api.usage_days import days_of
-from treadle.control.api.usage_sums import UsageSums
-from treadle.control.loop import Condition, StoreReads, wall
+from treadle.control.loop import wall
 from treadle.core.cluster import Device, Node
 from treadle.core.events import DeviceOpened, JobFinished, JobStarted, NodeJoined
 from treadle.engines.memory_world import MemoryWorld
-from treadle.store.rows import AttemptRow, Batch, UsageSum
+from treadle.store.rows import AttemptRow, Batch
 from treadle.store.store import Store
 from treadle.wire.decisions import Decision, DecisionChange
 from treadle.wire.jobs import State
@@ -184,31 +182,3 @@ async def test_what_was_lost_with_a_node_has_not_failed(here: Bench) -> None:
     assert attempt.failure.sentence == "A node was lost."
     events = (await here.live.events(job=job)).events
     assert any(e.text == f"attempt 1 of job {job} was lost with its node" for e in events)
-
-
-# -- Sums that took long are given again, but never past a change of an attempt --------------------
-
-
-@pytest.mark.parametrize("change", ["written", "deleted", "none"])
-def test_a_sum_is_given_again_until_an_attempt_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    monkeypatch.setattr(usage_sums, "SMALL_S", -1.0)  # Every sum took long.
-
-    async def both(store: Store) -> tuple[list[UsageSum], list[UsageSum]]:
-        reads, sums = StoreReads(store, Condition()), UsageSums()
-        first = await sums.between(reads, 0.0, None)
-        if change == "written":
-            store.write(Batch(attempts=[attempt("b", started_at=1.0, ended_at=2.0)]))
-        elif change == "deleted":
-            store.forget_jobs(["a"])
-        second = await sums.between(reads, 0.0, None)
-        reads.close()
-        return first.sums, second.sums
-
-    with Store.open(f"sqlite:///{tmp_path}/treadle.db") as store:
-        store.write(Batch(attempts=[attempt("a", started_at=1.0, ended_at=2.0)]))
-        first, second = asyncio.run(both(store))
-    assert [row.jobs for row in first] == [1]
-    assert [row.jobs for row in second] == {"written": [2], "deleted": [], "none": [1]}[change]
-    assert (second is first) == (change == "none")

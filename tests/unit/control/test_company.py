@@ -1,6 +1,5 @@
 """Jobs that share a device: how company is judged, said, and parted."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from treadle.models.company.belief import kind_of
 from treadle.models.company.predictor import predict
 from treadle.models.company.record import CompanyRecord
 from treadle.models.learning.outcome import Outcome
-from treadle.wire.jobs import CompanyView, State
+from treadle.wire.jobs import State
 
 CLUSTER = Cluster((Node("n0", 2, device_memory_gib=80.0),))
 
@@ -310,10 +309,6 @@ async def starts(here: Bench) -> str:
     return job
 
 
-async def spells(here: Bench, job: str) -> list[CompanyView]:
-    return [spell for run in (await here.live.job(job)).attempts for spell in run.company]
-
-
 async def cancelled(here: Bench, job: str) -> None:
     await here.live.cancel(ME, job)
     await here.reached(job, State.CANCELLED)
@@ -322,51 +317,6 @@ async def cancelled(here: Bench, job: str) -> None:
 
 def world() -> MemoryWorld:
     return MemoryWorld.of(Node("here", 1, "none"))
-
-
-def test_u14_both_sides_of_a_spell_say_the_same(tmp_path: Path) -> None:
-    """1. b joins a, then c joins both. 2. b ends. 3. a ends. None of them ever printed a step."""
-
-    async def story(here: Bench) -> None:
-        share(here)
-        a, b, c = await starts(here), await starts(here), await starts(here)
-        assert [spell.jobs for spell in await spells(here, c)] == [(a, b)]
-        while (await spells(here, c))[0].seconds < 0.3:
-            await asyncio.sleep(0.01)
-        await cancelled(here, b)
-        await cancelled(here, a)
-        of_a, of_b, of_c = [{s.jobs: s.seconds for s in await spells(here, x)} for x in (a, b, c)]
-        assert list(of_a) == [(b,), (b, c), (c,)]
-        assert list(of_b) == [(a,), (a, c)]
-        assert list(of_c) == [(a, b), (a,)]
-        assert of_a[(b,)] == of_b[(a,)]
-        assert of_a[(b, c)] == of_b[(a, c)] == of_c[(a, b)] >= 0.2
-        assert of_a[(c,)] == of_c[(a,)]
-        assert all(spell.since_at is None for spell in await spells(here, c)), "it is alone now"
-
-    play_on(world(), story, tmp_path)
-
-
-def test_u14_spells_go_on_over_a_restart(tmp_path: Path) -> None:
-    there, begun = world(), list[float]()
-
-    async def before(here: Bench) -> None:
-        share(here)
-        await starts(here)
-        await starts(here)
-        begun.extend(spell.since_at or 0.0 for spell in await spells(here, "1"))
-
-    async def after(here: Bench) -> None:
-        now = [(await spells(here, job))[-1] for job in ("1", "2")]
-        assert [spell.jobs for spell in now] == [("2",), ("1",)]
-        assert [spell.since_at for spell in now] == [begun[0], begun[0]]
-        await cancelled(here, "2")
-        (last,), (other,) = await spells(here, "2"), await spells(here, "1")
-        assert last.since_at is other.since_at is None
-        assert last.seconds == other.seconds
-
-    play_on(there, before, tmp_path)
-    play_on(there, after, tmp_path)
 
 
 def test_newcomers_are_limited_to_what_they_are_taken_to_need(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_u14_the_steps_of_a_job_still_count_after_a_restart_of_the_daemon(tmp_pa
 
     async def after(here: Bench) -> None:
         end = await here.end("1")
-        assert end.because == "from its steps"
+        assert end.because == "from its earlier steps"
         low_s, high_s = span(end)
         assert low_s < 500.0 < high_s
 

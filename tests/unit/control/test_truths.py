@@ -7,16 +7,17 @@ import pytest
 from tests.store.made import attempt
 from tests.unit.control.memory import HOME, ME, Bench, play, play_on, playing
 from treadle.control.api.spells import Now, page_of
-from treadle.control.jobs import JobRecord, as_shown, row_of
+from treadle.control.jobs import JobRecord, company_views, row_of
 from treadle.control.jobs.records import attempt_body
 from treadle.control.loop import wall
 from treadle.core.cluster import Node
+from treadle.core.sighting import Company, Sighting
 from treadle.engines.memory_world import MemoryWorld
 from treadle.models.learning.kinds import by_command
 from treadle.models.learning.outcome import Outcome
 from treadle.store.rows import AttemptRow, Batch
 from treadle.store.store import Store
-from treadle.wire.jobs import AttemptView, CompanyView, State
+from treadle.wire.jobs import AttemptView, State
 
 
 @pytest.mark.parametrize(
@@ -122,8 +123,8 @@ async def test_a_failure_that_is_not_retried_any_more_is_not_advised_to_be_retri
 
 
 def test_no_job_is_shown_faster_in_company_than_alone() -> None:
-    spells = (CompanyView(jobs=("2",), seconds=9.0, relative=1.57),)
-    assert [spell.relative for spell in as_shown(spells, None)] == [1.0]
+    seen = Sighting(company=(Company(("2",), 9.0, relative=1.57),))
+    assert [spell.relative for spell in company_views(seen)] == [1.0]
 
 
 @playing()

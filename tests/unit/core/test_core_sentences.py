@@ -205,13 +205,6 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
     ],
     "cancelled": [{"by": "ann"}],
     "timeout": [{"limit_s": 60.0}],
-    "there": [{"device": "n0:1", "phase": "running", "since_s": 9.0}],
-    "device-closed": [{"device": "n0:1", "because": "an admin avoids it"}],
-    "other-type": [{"device": "n0:1", "has": "A100", "asked": "h200"}],
-    "other-memory": [{"device": "n0:1", "has_gib": 40.0, "asked_gib": 60.0}],
-    "files": [{"device": "n0:1", "nodes": ("n1",), "by": "folder"}],
-    "elsewhere": [{"device": "n0:1", "jobs": ("3",), "devices": ("n0:0",), "exclusive": False}],
-    "not-yet": [{"device": "n0:1", "jobs": (), "exclusive": True}],
     "changed": [
         {
             "asked": ("ann submitted job 5 for 1 device",),

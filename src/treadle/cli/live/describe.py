@@ -229,10 +229,9 @@ def _sharing(detail: JobDetail) -> str:
         return "none: exclusive"
     beside = detail.job.beside
     spells = [spell for run in detail.attempts for spell in run.company]
-    over = [spell for spell in spells if spell.since_at is None]
     # Jobs that met for a moment, while one was starting or leaving, did not share.
-    past = [_shared(spell) for spell in over if spell.seconds >= SPELL_MIN_S]
-    now = [spell for spell in spells if spell.since_at is not None]
+    past = [_shared(spell) for spell in spells if not spell.lasts and spell.seconds >= SPELL_MIN_S]
+    now = [spell for spell in spells if spell.lasts]
     if beside and not now:  # The other is being launched.
         now = [CompanyView(jobs=beside, seconds=0.0)]
     past += [f"now {_shared(spell)}" for spell in now]

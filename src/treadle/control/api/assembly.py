@@ -22,7 +22,6 @@ from treadle.control.jobs import (
     Launcher,
     LostNodes,
     Restored,
-    UnwrittenCancels,
     holding,
     nodes_at_start,
     nodes_of,
@@ -176,7 +175,6 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         seal=seal,
         diffs=Diffs(settings.root / "code"),
         lost_nodes=state.lost,
-        cancels=UnwrittenCancels(settings.root),
     )
     return Parts(
         engine={ENGINE: settings.engine_name, ADDRESS: settings.options.address},

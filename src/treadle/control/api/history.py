@@ -10,7 +10,6 @@ from typing import get_args
 import msgspec
 
 from treadle.control.api.retention import EVENTS_PRUNED
-from treadle.control.api.usage_sums import UsageSums
 from treadle.control.jobs import (
     ARRAY,
     COMPANY,
@@ -21,7 +20,7 @@ from treadle.control.jobs import (
     first_cluster,
     replaced_text,
 )
-from treadle.control.loop import PolicyInCharge, StoreReads
+from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded
@@ -48,7 +47,6 @@ class History:
         self._whole_from = int(store.setting(EVENTS_PRUNED) or 0)  # nothing later was thinned
         self._recent: deque[JournalRow] = deque(maxlen=RECENT_MAX)
         self._followers: set[asyncio.Event] = set()
-        self._usage = UsageSums()
 
     def published(self, rows: Sequence[JournalRow]) -> None:
         """New lines are on disk. Followers are only woken: nothing piles up for a slow one."""
@@ -123,7 +121,8 @@ class History:
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[float, tuple[UsageRow, ...]]:
         """What attempts had used at a moment, which comes first."""
-        now_at, sums = await self._usage.between(self.reads, since_at, until_at)
+        now_at = wall()
+        sums = await self.reads.ask(lambda store: store.usage(since_at, until_at, now_at))
         return now_at, tuple(
             UsageRow(
                 user=row.owner,

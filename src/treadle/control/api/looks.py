@@ -10,8 +10,6 @@ from treadle.control.api.queue_view import queue_view
 from treadle.control.api.spells import spells
 from treadle.control.api.usage_days import usage_days, with_running
 from treadle.control.api.what_if import WhatIfs
-from treadle.control.api.why_not import why_not
-from treadle.wire.decisions import WhyNot
 from treadle.wire.machine import UsageRow
 from treadle.wire.queue import QueueView
 from treadle.wire.spells import SpellPage
@@ -29,14 +27,6 @@ class Looks:
         self.kept = Decisions(context)
         self.lessons = Lessons(context, queries.thinking)
         self.fragmented = Fragmented(context)
-
-    async def why_not(self, identity: str, device: str) -> WhyNot:
-        record = await self._queries.record(identity)
-        return await self._queries.thinking.about(
-            ("why not", record.id, device),
-            lambda context: why_not(context, record, device),
-            names=(*record.after, *record.after_any),
-        )
 
     async def queue(self) -> QueueView:
         return await self._queries.thinking.about("queue", queue_view)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
-from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.learning import ProgressWatch
 from treadle.core.job import JobId
 from treadle.core.job_report import JobReport, Report
@@ -36,12 +35,10 @@ class Reporting:
         self,
         context: Context,
         progress: ProgressWatch,
-        disk: ProgressOnDisk,
         who_of_token: Callable[[str], Who | None],
     ) -> None:
         self._context = context
         self._progress = progress
-        self._disk = disk
         self._who_of_token = who_of_token
         self._early: dict[JobId, JobReport] = {}  # of jobs whose start is not on record yet
         self._again: asyncio.TimerHandle | None = None
@@ -49,7 +46,6 @@ class Reporting:
     async def report(self, who: Who, identity: str, report: Report) -> None:
         """A job says how far it is."""
         self._take(who, identity, report)
-        await self._disk.keep()
 
     def hear(self, given: JobReport) -> None:
         """The same through the engine: what is wrong with it can only be written to the log."""
@@ -64,7 +60,6 @@ class Reporting:
             if who is None or not who.job:
                 raise NotKnownError("it does not come with the token of a job")  # noqa: TRY301
             self._take(who, given.job, given.report, given.at)
-            self._disk.begin()
         except RequestError as error:
             logger.info("a report of job %s was refused: %s", given.job, error)
         except Exception:  # What one job says must not cost its node the others.

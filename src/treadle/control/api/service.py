@@ -16,7 +16,6 @@ from treadle.control.api.commands import Commands
 from treadle.control.api.history import History
 from treadle.control.api.looks import Looks
 from treadle.control.api.metrics import Figure, metrics
-from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.reporting import Reporting
 from treadle.control.api.retention import Retention, keeping_of
@@ -50,12 +49,9 @@ class LiveService:
             admins=settings.admins,
         )
         looks = Looks(self.context, queries, history)
-        disk = ProgressOnDisk(self.context)
-        self._reporting = reporting = Reporting(
-            self.context, parts.progress, disk, accounts.who_of_token
-        )
+        self._reporting = reporting = Reporting(self.context, parts.progress, accounts.who_of_token)
         parts.link.hear = reporting.hear
-        self._life = Life(parts, accounts, retention, disk, looks)
+        self._life = Life(parts, accounts, retention, looks)
         self.stopped = self._life.stopped  # set when the service is to leave
         machine = Administration(self.context, commands, queries, history, self.stopped)
 
@@ -65,7 +61,7 @@ class LiveService:
         self.submit, self.dry_run = commands.submit, commands.dry_run
         self.jobs, self.job, self.job_history = queries.jobs, queries.job, queries.history
         self.active_views = queries.active_views
-        self.why, self.why_not = queries.why, looks.why_not
+        self.why = queries.why
         self.cancel, self.hold, self.release = commands.cancel, commands.hold, commands.release
         self.pause, self.resume = commands.pause, commands.resume
         self.change, self.order = commands.change, commands.order

@@ -11,7 +11,6 @@ from functools import partial
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.looks import Looks
-from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import (
     COMPANY,
@@ -55,11 +54,9 @@ class Life:
         parts: Parts,
         accounts: Accounts,
         retention: Retention,
-        disk: ProgressOnDisk,
         looks: Looks,
     ) -> None:
         self._parts = parts
-        self._disk = disk
         self._context = parts.context
         self._accounts = accounts
         self._retention = retention
@@ -103,7 +100,6 @@ class Life:
             await context.commit.note(Batch(), change)
         # Before any order of ours: the attempts that it begins get their nonces from it.
         began: list[Fact] = [ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts]
-        began += context.cancels.facts(context.jobs.records)
         taken = asyncio.get_running_loop().create_future()
         context.commit.tell(began, Rider(done=taken))
         await self._restore_histories()
@@ -123,14 +119,11 @@ class Life:
             task.add_done_callback(self._task_ended)
         with suppress(Exception):  # Before people can ask: nodes may be gone since the last time.
             await asyncio.wait_for(taken, LEAVE_WITHIN_S)
-            context.cancels.clear()
 
     async def close(self) -> None:
         """Leave; jobs run on and are taken over by the next service."""
         with suppress(Exception):  # The next controller goes on with what was written before.
             await asyncio.wait_for(self._write_progress(), LEAVE_WITHIN_S)
-            await self._disk.keep()
-        await self._disk.close()
         self._fragmented.close()
         for task in self._tasks:
             task.cancel()
@@ -214,7 +207,6 @@ class Life:
             self._keep_at = context.clock.now() + KEEP_EVERY_S
             await self._keep_histories()
         self._parts.progress.sight()
-        await self._disk.keep()
         self._fragmented.look()
         await self._keep_settings()
         self._respec()

@@ -11,16 +11,15 @@ from treadle.control.api.queue_order import held_devices, sharers
 from treadle.control.api.why import ended_reason
 from treadle.control.jobs import (
     JobRecord,
-    as_shown,
     attempt_of,
     away_s,
+    company_views,
     given_to,
     id_of,
     likeness_of,
     rank_count,
     submit_again,
 )
-from treadle.control.loop import wall
 from treadle.core.job import Job
 from treadle.core.job_sentences import advice
 from treadle.core.lifecycle import Phase
@@ -185,8 +184,9 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         if a.number > record.newest:
             continue  # It runs only if the one before cannot change itself.
         view = attempt_of(a.body)
-        company = as_shown(view.company, context.learner.sighting(id_of(a)), wall())
         runs = a.number == record.running
+        beside = sharers(context.scheduler, row) if runs and row is not None else ()
+        company = company_views(context.learner.sighting(id_of(a)), beside)
         paused_s = away_s(record, context.clock.now()) if runs else 0.0
         attempts[a.number] = replace(view, company=company, paused_s=paused_s)
     return JobDetail(

@@ -1,10 +1,9 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
-from treadle.control.jobs.attempts import replaced_text
+from treadle.control.jobs.attempts import company_views, replaced_text
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
 from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
-from treadle.control.jobs.company_spells import as_shown
 from treadle.control.jobs.early_losses import LOST
 from treadle.control.jobs.end_completion import EndCompletion, LastWords
 from treadle.control.jobs.fact_subjects import Fact, core_facts, job_of, jobs_of
@@ -58,5 +57,4 @@ from treadle.control.jobs.submission import (
 )
 from treadle.control.jobs.submit_again import submit_again
 from treadle.control.jobs.unnamed_tenants import without_quota
-from treadle.control.jobs.unwritten_cancels import UnwrittenCancels
 from treadle.control.jobs.weights import text_bytes

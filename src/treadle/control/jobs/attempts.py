@@ -1,17 +1,19 @@
 """The rows of attempts: ordered, started, ended, or unused because nothing of them ran."""
 
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
-from treadle.control.jobs.company_spells import as_shown
 from treadle.control.jobs.job_table import nodes_in
 from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.events import AttemptEnded, JobStarted, RankReplaced
+from treadle.core.job import JobId
+from treadle.core.sighting import Sighting
 from treadle.core.wording import listed
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import UNUSED, AttemptView, FailureView
+from treadle.wire.jobs import UNUSED, AttemptView, CompanyView, FailureView
 
 NONCE_BYTES = 8
 NAMED_MAX = 3
@@ -117,7 +119,7 @@ def closed(
         failure=failure,
         memory_peak_gib=_peak_gib(ended),
         memory_kills=ended.memory_kills,
-        company=as_shown(before.company, ended.seen),
+        company=company_views(ended.seen),
         lost=before.lost,
         fallback=before.fallback,
         workdirs=before.workdirs,
@@ -129,6 +131,20 @@ def closed(
         ended_at=ended_at,
         failed=failure is not None and not ended.node_lost,
         body=attempt_body(view),
+    )
+
+
+def company_views(seen: Sighting | None, beside: Sequence[JobId] = ()) -> tuple[CompanyView, ...]:
+    """With which jobs it shared its devices, and how fast it was; beside: those there now."""
+    return tuple(
+        CompanyView(
+            jobs=spell.jobs,
+            seconds=spell.seconds,
+            # No job is faster while it shares: what is above 1 is the noise of both measurements.
+            relative=None if spell.relative is None else min(1.0, spell.relative),
+            lasts=set(spell.jobs) == set(beside),
+        )
+        for spell in (() if seen is None else seen.company)
     )
 
 
@@ -152,7 +168,6 @@ def unused(row: AttemptRow, at: float) -> AttemptRow:
         started_at=at,
         ended_at=at,
         told=UNUSED,
-        company=attempt_of(row.body).company,
     )
     return row._replace(ended_at=at, body=attempt_body(view))
 

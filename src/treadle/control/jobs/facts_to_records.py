@@ -4,7 +4,7 @@ It runs after the scheduler has taken the same facts, live and when a journal is
 moments that the journal has. It reads no clock and no file, so both give the same records.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from treadle.control.jobs.attempts import (
@@ -19,7 +19,6 @@ from treadle.control.jobs.attempts import (
     with_replaced,
 )
 from treadle.control.jobs.company_faults import out_of_memory, server_failed, why_alone
-from treadle.control.jobs.company_spells import Moved, follow_company
 from treadle.control.jobs.early_losses import LOST, count_losses, note_pause
 from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
@@ -82,7 +81,6 @@ class Reducer:
         self._jobs = jobs
         self._learner = learner
         self._scheduler = scheduler
-        self._moves: list[Moved] = []  # of the present step
 
     def apply(
         self, facts: Sequence[Fact], actions: Sequence[Action], *, now: float, at: float
@@ -113,8 +111,6 @@ class Reducer:
             self._over(record, self._scheduler.ended[record.id], moment_of(end, at))
         for action in actions:
             self._ordered(action, now=now, at=at)
-        follow_company(self._jobs, self._scheduler, self._moves)
-        self._moves.clear()
         touched = dict.fromkeys([*map(job_of, facts), *(action.job for action in actions)])
         for identity in touched:
             self._follow_phase(identity, at)
@@ -230,14 +226,12 @@ class Reducer:
             attempt = started(attempt, fact, started_at, record.lost_on)
             record.lost_on = ()
             self._jobs.put_attempt(attempt)
-            self._moves.append(Moved(started_at, AttemptKey(record.id, number)))
-        self._changed_live(record, attempt, now=now, at=at)
+        self._changed_live(record, attempt, now)
         record.devices = self._jobs.open[AttemptKey(record.id, number)].devices
         size = len(record.devices)
         if record.pause is not None:
             self._learner.learn(likeness_of(record), of_pause(fact, record.pause.how))
             self._learner.go_on_after(record.id, fact.action, goes_on(record, fact, now), now=now)
-            self._moves.append(Moved(at, AttemptKey(record.id, number)))
         else:
             self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
         self._watch_ranges(record, size, now)
@@ -247,7 +241,6 @@ class Reducer:
         has_paused(record, fact, now=now, at=at)
         self._learner.paused(record.id, now)
         self._drop_unused(record, at, upto=fact.action)
-        self._moves.append(Moved(at, AttemptKey(record.id, record.running)))
 
     def _resized(self, record: JobRecord, fact: JobStarted) -> None:
         """It has another size, or could not be given it."""
@@ -284,9 +277,7 @@ class Reducer:
         ran_s = record.ran_s if record.resumable else 0.0
         profiles.begin(record.id, question, now=now, age_s=ran_s)
 
-    def _changed_live(
-        self, record: JobRecord, attempt: AttemptRow, *, now: float, at: float
-    ) -> None:
+    def _changed_live(self, record: JobRecord, attempt: AttemptRow, now: float) -> None:
         """If the attempt itself moved to other devices: count those it had until now."""
         job = self._scheduler.jobs.get(record.id)
         if job is None or job.allocation is None or job.phase is not Phase.RUNNING:
@@ -298,7 +289,6 @@ class Reducer:
         record.device_s += passed_s * len(attempt.devices)
         record.counted_s += passed_s
         self._jobs.put_attempt(moved(attempt, devices))
-        self._moves.append(Moved(at, AttemptKey(attempt.job, attempt.number)))
 
     def _progressed(self, record: JobRecord, fact: JobProgressed) -> None:
         said = fact.progress
@@ -326,7 +316,6 @@ class Reducer:
             row = closed(attempt, fact, view, at, away_s=paused_s)
             record.begun = max(record.begun, row.number)
             self._jobs.put_attempt(row)
-            self._moves += _moves_of_end(attempt, row, at)
             if row.started_at is not None:
                 record.devices = row.devices
                 ran_s = fact.ran_s or 0.0
@@ -395,7 +384,6 @@ class Reducer:
         """The job has ended, and so has every attempt at it."""
         for row in self._jobs.open_of(record.id):
             self._jobs.put_attempt(unused(row, at) if row.started_at is None else cut(row, at))
-            self._moves.append(Moved(at, AttemptKey(row.job, row.number)))
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:
             record.state, record.exit = State.SUCCEEDED, 0
@@ -452,14 +440,6 @@ class Reducer:
                 self._jobs.put_attempt(unused(row, at))
         numbers = (row.number for row in self._jobs.open_of(record.id))
         record.attempts = max(record.begun, *numbers, 0)
-
-
-def _moves_of_end(before: AttemptRow, row: AttemptRow, at: float) -> Iterator[Moved]:
-    """When an attempt left its devices, and when it came to them if that was not seen."""
-    key = AttemptKey(row.job, row.number)
-    if before.started_at is None and row.started_at is not None:
-        yield Moved(row.started_at, key)
-    yield Moved(row.ended_at or at, key)
 
 
 def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:

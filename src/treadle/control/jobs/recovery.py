@@ -9,7 +9,7 @@ import msgspec
 from treadle.control.jobs.gates import DEPENDENCY, Fact, Gates
 from treadle.control.jobs.job_table import JobTable, stored_states, worst_ends
 from treadle.control.jobs.records import kept_of, record_of
-from treadle.control.learning import PROGRESS, STARTS, JobLearner, words_of
+from treadle.control.learning import STARTS, JobLearner
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.events import DeviceClosed
@@ -70,7 +70,6 @@ def restore(
         share = job.iterations_done / job.spec.iterations
         # When its attempt began to make steps, this controller did not see.
         learner.meter.begin(job.id, job.action, job.attempt_size, share, now)
-    learner.go_on(words_of(kept.get(PROGRESS)), {job.id: job.action for job in runs})
     learner.starts.restore(kept.get(STARTS))
     learner.listens_from = now
     for array, (member, state) in worst_ends(store, jobs.arrays).items():

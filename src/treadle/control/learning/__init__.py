@@ -3,8 +3,6 @@
 from treadle.control.learning import progress_lines
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.kept_starts import SETTING as STARTS
-from treadle.control.learning.kept_words import SETTING as PROGRESS
-from treadle.control.learning.kept_words import words_of
 from treadle.control.learning.learned_lengths import (
     CLOSE,
     PROFILES_MAX,

@@ -3,12 +3,11 @@
 It learns from facts alone, so that replaying the journal gives the same profiles.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from treadle.control.learning.kept_plans import changed, restored
 from treadle.control.learning.kept_starts import Starts
-from treadle.control.learning.kept_words import Words, text_of
 from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.load_history import packed
 from treadle.control.learning.metering import Gauge, Meter
@@ -34,7 +33,7 @@ class JobLearner:
         self.meter = Meter()
         self.seen = Sightings()
         self.starts = Starts()  # of people's forecasts, which are no facts
-        self._heard: dict[JobId, LastProgress] = {}  # of jobs that run; who spoke last at the end
+        self._heard: dict[JobId, LastProgress] = {}  # of jobs that run
         self.listens_from = 0.0  # since when reports are heard
         self._paced: dict[JobId, int] = {}  # the order under which a job's speed was learned
         self._news: dict[Kind, None] = {}  # kinds that were learned, to be looked at again
@@ -48,23 +47,7 @@ class JobLearner:
         return self._heard.get(job)
 
     def hear(self, job: JobId, progress: LastProgress) -> None:
-        self._heard.pop(job, None)
         self._heard[job] = progress
-
-    def words(self) -> str:
-        """What the next controller is to know of jobs that run."""
-        gauge = self.meter.gauge
-        return text_of({job: Words(said, gauge(job)) for job, said in self._heard.items()})
-
-    def go_on(self, stored: Mapping[JobId, Words], actions: Mapping[JobId, int]) -> None:
-        """Go on with what jobs said to the controller before, if their attempts are the same.
-
-        actions: the orders under which jobs run.
-        """
-        for job, words in stored.items():
-            if words.gauge is not None and actions.get(job) == words.gauge.action:
-                self.meter.put_back(job, words.gauge)
-                self.hear(job, words.said)
 
     def unheard_s(self, since: float) -> float:
         """For how long after that moment no controller listened."""

@@ -185,7 +185,7 @@ class ProgressWatch:
             raise
         self._learner.hear(row.id, said)
         self._learner.seen.progressed(row.id, now)
-        # Later ones follow every few seconds; each is on disk besides (kept_words.py).
+        # Later ones follow every few seconds.
         news = checkpoint is not None and (before is None or before.checkpoint is None)
         # The first speed at a size: policies have gone by an assumption until now.
         news |= share_per_s is not None and (before is None or before.share_per_s is None)

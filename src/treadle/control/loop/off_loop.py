@@ -115,11 +115,6 @@ class StoreReads:
         self._probing = False
         self._probe_at = 0.0
 
-    @property
-    def attempts_changed(self) -> int:
-        """How often the attempts in the store have changed; needs no disk."""
-        return self._store.attempts_changed
-
     async def ask(self, read: Callable[[Store], Answer]) -> Answer:
         """What the store answers; a StoreError if it does not within the deadline."""
         if self._misses < MISSES:

@@ -1,14 +1,14 @@
-// Decisions: what the policy changed lately, why, and what it cost; and why a job is not on a device.
+// Decisions: what the policy changed lately, why, and what it cost.
 
 import { get } from "../api.js";
 import { momentFormat, timeTicks, zoneZero } from "../charts/axes.js";
 import { LineChart } from "../charts/line.js";
 import { count, devices, iso, moment, number } from "../parts/format.js";
-import { JobLink, JobOptions } from "../parts/job-name.js";
+import { JobLink } from "../parts/job-name.js";
 import { visible } from "../parts/safe-text.js";
 import { Card } from "../parts/table.js";
 import { addDecisions, state, useTopic } from "../state.js";
-import { html, useMemo, useRef, useState } from "../vendor/preact-htm.js";
+import { html, useMemo, useState } from "../vendor/preact-htm.js";
 import { useReading } from "./reading.js";
 
 const SHOWN_STEP = 50;
@@ -28,7 +28,7 @@ export default function Decisions({ query }) {
   return html`<div class="heading"><h1>Decisions</h1>
       <span class="quiet">${value && `${count(value.others, "other")} since ${moment(value.since_at)} changed nothing`}</span>
       ${problem && html`<span class="problem" role="status">${problem.sentence}</span>`}</div>
-    <div class="with-side decisions">
+    <div class="decisions">
       <div class="stream">
         ${newest.length > 0 && html`<${Card} name="cpu" title="CPU time of each decision"><${CpuTime} decisions=${state.decisions} /><//>`}
         <div class="row"><label class="row">Only of job <input type="text" class="short" value=${job} onInput=${(event) => setJob(event.target.value)} /></label>
@@ -37,7 +37,6 @@ export default function Decisions({ query }) {
         ${!found.length && value && html`<p class="empty">No decision ${newest.length < KEPT_MAX ? "that is known" : `of the newest ${KEPT_MAX}`} changed anything${wanted ? ` for job ${wanted}` : ""}.</p>`}
         ${found.length > shown && html`<button onClick=${() => setShown(shown + SHOWN_STEP)}>Show ${Math.min(SHOWN_STEP, found.length - shown)} more of ${found.length}</button>`}
       </div>
-      <aside class="side"><${WhyNot} first=${query.job ?? ""} /></aside>
     </div>`;
 }
 
@@ -81,38 +80,4 @@ function CpuTime({ decisions }) {
   return html`<${LineChart} label="CPU time of each decision, in milliseconds" series=${series} height=${120} at=${(x) => moment(x)}
     x=${{ from: from - margin, to: to + margin, format: momentFormat, ticks: (low, high, most) => timeTicks(low, high, most, zoneZero(low)) }}
     y=${{ format: (value) => `${number(value)} ms` }} />`;
-}
-
-// -- why not? --
-
-function WhyNot({ first }) {
-  useTopic("nodes");
-  const [job, setJob] = useState(first);
-  const [device, setDevice] = useState("");
-  const [answer, setAnswer] = useState(null);
-  const asks = useRef(0);
-  const names = [...state.nodes.values()].flatMap((node) => node.devices.map((each) => each.name));
-  const ask = async (event) => {
-    event.preventDefault();
-    asks.current += 1;
-    const mine = asks.current;
-    setAnswer({ isAsking: true });
-    const asked = { job: job.trim(), device: device.trim() };
-    const found = await get(`/jobs/${encodeURIComponent(asked.job)}/why-not`, { device: asked.device }).catch((problem) => ({ problem, ...asked }));
-    if (mine === asks.current) setAnswer(found);
-  };
-  // An answer goes when its question does.
-  const field = (value, set) => ({ type: "text", required: true, value, onInput: (event) => (set(event.target.value), (asks.current += 1), setAnswer(null)) });
-  return html`<div class="why-not"><${Card} name="why-not" title="Why not?">
-    <p class="quiet">Why is a job not on a device?</p>
-    <form onSubmit=${ask}>
-      <label>Job <input ...${field(job, setJob)} list="active-jobs" placeholder="id or name" /></label><${JobOptions} id="active-jobs" />
-      <label>Device <input ...${field(device, setDevice)} list="all-devices" placeholder="node:0" /></label>
-      <datalist id="all-devices">${names.slice(0, 1000).map((name) => html`<option value=${name} key=${name} />`)}</datalist>
-      <button class="primary">Ask</button>
-    </form>
-    <div class="why-answer" role="status">${answer?.isAsking && "Asking…"}
-      ${answer?.problem && html`<p class="problem"><b>Job ${visible(answer.job)} and ${visible(answer.device)}:</b> ${answer.problem.sentence}</p>`}
-      ${answer?.sentence && html`<p><b>Job ${visible(answer.job)} and ${visible(answer.device)}: ${answer.code}.</b> ${visible(answer.sentence)}</p>`}</div>
-  <//></div>`;
 }

@@ -23,7 +23,7 @@ async function speedOf(job) {
   try {
     const detail = await get(`/jobs/${encodeURIComponent(job)}`);
     const company = detail.attempts.at(-1)?.company ?? [];
-    return company.findLast((each) => each.since_at !== null)?.relative ?? null;
+    return company.findLast((each) => each.lasts)?.relative ?? null;
   } catch {
     return null; // It has just been pruned, or the daemon does not answer: the frame says so.
   }
