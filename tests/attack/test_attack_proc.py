@@ -22,7 +22,6 @@ READS = (
     "/jobs/{job}",
     "/jobs/{job}/why",
     "/jobs/{job}/log",
-    "/jobs/{job}/log/stream",
     "/nodes",
     "/policy",
     "/events?limit=1000",

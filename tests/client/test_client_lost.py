@@ -18,7 +18,6 @@ from tests.server.running import running
 from treadle.client import Client, NoAnswerError, UnreachableError, calls
 from treadle.client.address import default_socket, find_address, find_token, read_address
 from treadle.client.errors import CrowdedError
-from treadle.client.resuming import PATIENCE_S, Resuming
 from treadle.client.wait_polling import Absence, looks
 from treadle.core.errors import InvalidInputError
 from treadle.wire.jobs import Code, JobRequest
@@ -207,33 +206,6 @@ def test_the_kept_token_goes_to_http_servers_only(tmp_path):
 
 
 # -- pieces
-
-
-def test_a_stream_that_breaks_at_once_again_and_again_is_given_up():
-    resuming, waited_s = Resuming(now=lambda: 0.0), 0.0
-    while waited_s < PATIENCE_S:
-        resuming.opened()
-        resuming.broken(NoAnswerError("broke"))
-        waited_s += resuming.delay_s()
-    assert waited_s < PATIENCE_S + 3
-    with pytest.raises(NoAnswerError, match="broke"):
-        resuming.broken(NoAnswerError("broke"))
-
-
-def test_a_quiet_stream_whose_connections_last_is_never_given_up():
-    now_s = 0.0
-    resuming = Resuming(now=lambda: now_s)
-    for _ in range(1000):
-        resuming.opened()
-        now_s += 60.0
-        resuming.broken(NoAnswerError("broke"))
-        assert resuming.delay_s() == 0.1
-
-
-def test_an_answer_that_is_no_stream_is_said_so_at_once():
-    odd = pytest.raises(NoAnswerError, match="text/event-stream")
-    with answering(partial(reply, body=b"<html>")) as url, Client(url) as client, odd:
-        next(client.follow_events(after=0))
 
 
 def test_the_client_loads_without_the_server():

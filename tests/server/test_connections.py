@@ -173,7 +173,7 @@ def test_a4_a_door_whose_connections_are_all_busy_says_so() -> None:
         place = place_of(server)
         for _ in range(2):  # streams that last
             stream = opened.enter_context(socket.create_connection(place, timeout=30))
-            stream.sendall(request(place, token, "/api/v1/events/stream"))
+            stream.sendall(request(place, token, "/api/v1/stream"))
             assert stream.recv(15) == b"HTTP/1.1 200 OK"
         with socket.create_connection(place, timeout=30) as third:
             assert third.recv(4096).startswith(b"HTTP/1.1 503 Service Unavailable")
@@ -223,7 +223,7 @@ def test_a4_one_user_has_only_some_of_the_connections_of_a_door() -> None:
         assert [is_closed(each) for each in made[1:3]] == [False, False]
         for each in made[1:3]:
             each.settimeout(30)
-            each.sendall(request(place, token, "/api/v1/events/stream"))
+            each.sendall(request(place, token, "/api/v1/stream"))
             assert each.recv(15) == b"HTTP/1.1 200 OK"
         made[3].sendall(request(place, token, "/api/v1/status"))
         refused = b""

@@ -280,7 +280,7 @@ def test_too_many_requests_at_once_are_told_to_wait():
 
 def test_upgrades_to_other_protocols_are_not_taken_up(server: Running, http: httpx2.Client):
     lines = (
-        "GET /api/v1/events/stream HTTP/1.1",
+        "GET /api/v1/stream HTTP/1.1",
         f"Host: {server.url.removeprefix('http://')}",
         "Connection: Upgrade, close",
         "Upgrade: websocket",

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from treadle.wire.learned import ForgetRequest, Forgotten, LearnedPage
     from treadle.wire.machine import (
         EventPage,
-        EventView,
         PolicyView,
         Status,
         TokenMade,
@@ -201,18 +200,6 @@ def log(
     )
 
 
-def log_stream(
-    identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0
-) -> Call[LogPiece]:
-    return _get(
-        _job(identity, "log/stream"),
-        one(JOBS, "LogPiece"),
-        attempt=attempt,
-        rank=rank,
-        offset=offset,
-    )
-
-
 def nodes() -> Call[tuple[NodeView, ...]]:
     """List nodes, their devices and the jobs on them."""
     return _get("/nodes", many(NODES, "NodeView"))
@@ -267,10 +254,6 @@ def events(*, after: int = 0, job: str = "", limit: int = 100) -> Call[EventPage
 def events_last(*, job: str = "", limit: int = 100) -> Call[EventPage]:
     """List the newest events, oldest first."""
     return _get("/events", one(MACHINE, "EventPage"), last=True, job=job, limit=limit)
-
-
-def event_stream(*, after: int | None = None, job: str = "") -> Call[EventView]:
-    return _get("/events/stream", one(MACHINE, "EventView"), after=after, job=job)
 
 
 def usage(

@@ -8,37 +8,38 @@ with Client() as treadle:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from treadle.client import calls
 from treadle.client.calls import Call, Which
-from treadle.client.errors import LostError, NoAnswerError, UnreachableError
+from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.client.exchange import (
     ANSWER_BYTES_MAX,
     Tries,
-    early,
     knock,
     read_answer,
-    read_event,
     read_refusal,
     request_parts,
     too_long,
 )
 from treadle.client.methods import Methods
-from treadle.client.resuming import Resuming
 from treadle.client.wait_polling import ONE_BY_ONE_MAX, Absence, looks, sleep
 from treadle.core.allocation import Pause
 from treadle.core.errors import TreadleError
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
-from treadle.wire.problems import UnavailableError
+from treadle.wire.problems import ConflictError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     import httpx2
 
     from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
     from treadle.wire.machine import EventView
+
+FOLLOW_S = 0.5  # between looks for more of what is followed
+EVENTS_PAGE = 1000
 
 Answer = TypeVar("Answer")
 
@@ -110,20 +111,64 @@ class Client(Methods):
     def follow_log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0
     ) -> Iterator[LogPiece]:
-        """Stream one rank's output until the job ends; reconnects when the connection is lost."""
-        call = calls.log_stream(identity, attempt=attempt, rank=rank, offset=offset)
-        with closing(self._follow(call)) as events:
-            for event in events:
-                yield read_event(call, event.data)
+        """One rank's output as it is written, until the job ends; of the newest attempt, and of
+        those that follow it, if none is named.
+
+        A server that restarts meanwhile is waited for, up to an hour.
+        """
+        job, onward, over, absence = self.job(identity).job.id, attempt == 0, False, Absence()
+        while True:
+            read = partial(self._piece, job, attempt=attempt, rank=rank, offset=offset)
+            piece = self._patiently(absence, read)
+            if piece is not None and (piece.text or piece.next != offset):
+                attempt, offset = piece.attempt, piece.next
+                yield piece
+                continue
+            if piece is None or piece.ended:
+                detail = self._patiently(absence, partial(self.job, job))
+                newest = max((each.number for each in detail.attempts), default=0)
+                if onward and newest > attempt > 0:
+                    attempt, offset = attempt + 1, 0
+                    continue
+                if over or (piece is not None and not onward):
+                    return
+                over = detail.job.state.ended  # What it wrote last is read once more.
+            if not over:
+                sleep(FOLLOW_S)
+
+    def _piece(self, identity: str, *, attempt: int, rank: int, offset: int) -> LogPiece | None:
+        """The next part of an output; None while nothing has been written."""
+        try:
+            return self.log(identity, attempt=attempt, rank=rank, offset=offset)
+        except (NotFoundError, ConflictError):
+            return None
 
     def follow_events(self, *, after: int | None = None, job: str = "") -> Iterator[EventView]:
-        """Stream events as they happen; without `after`, from now on."""
-        if after is None:
-            after = (self.events_last(limit=1)).next
-        call = calls.event_stream(after=after, job=job)
-        with closing(self._follow(call)) as events:
-            for event in events:
-                yield read_event(call, event.data)
+        """Events as they happen; without `after`, from now on.
+
+        A server that restarts meanwhile is waited for, up to an hour.
+        """
+        absence = Absence()
+        after = self.events_last(limit=1).next if after is None else after
+        while True:
+            read = partial(self.events, after=after, job=job, limit=EVENTS_PAGE)
+            page = self._patiently(absence, read)
+            yield from page.events
+            after = page.next
+            if not page.events:
+                sleep(FOLLOW_S)
+
+    def _patiently(self, absence: Absence, ask: Callable[[], Answer]) -> Answer:
+        """The answer, once there is one."""
+        while True:
+            try:
+                found = ask()
+            except (UnreachableError, NoAnswerError, UnavailableError) as error:
+                absence.lasts(error)
+                sleep(FOLLOW_S)
+            else:
+                absence.answered()
+                return found
 
     def journal(self) -> Iterator[bytes]:
         """Download the journal as JSON lines, in pieces."""
@@ -165,39 +210,6 @@ class Client(Methods):
         active = {job.id for job in self.jobs()}
         return sorted(identity for identity in left if identity not in active)
 
-    def _follow(self, call: Call[Any]) -> Generator[httpx2.ServerSentEvent, None, None]:
-        """The events of a stream, until its last one, over as many connections as it takes."""
-        resuming = Resuming()
-        while True:
-            try:
-                knock(self.address)
-                with closing(self._stream(call, resuming)) as events:
-                    for event in events:
-                        if event.event == "end":
-                            return
-                        yield event
-                resuming.broken(early(call))
-            except (LostError, UnreachableError) as error:
-                resuming.broken(error)
-            sleep(resuming.delay_s())
-
-    def _stream(
-        self, call: Call[Any], resuming: Resuming
-    ) -> Generator[httpx2.ServerSentEvent, None, None]:
-        """The events that one connection brings."""
-        with self._sent(call, resuming) as response:
-            if response.status_code == 503:
-                return
-            if response.status_code != 200:
-                raise read_refusal(call, response.status_code, response.read())
-            from treadle.client.connection import events_of  # noqa: PLC0415  (see _sent)
-
-            resuming.opened()
-            for event in events_of(response):
-                if event.data:
-                    resuming.saw(event.id)
-                    yield event
-
     def _exchange(self, call: Call[Any]) -> tuple[int, bytes]:
         with self._sent(call) as response:
             body = bytearray()
@@ -208,8 +220,8 @@ class Client(Methods):
             return response.status_code, bytes(body)
 
     @contextmanager
-    def _sent(self, call: Call[Any], resuming: Resuming | None = None) -> Iterator[httpx2.Response]:
-        """Send a call; the block reads its answer. `resuming` says where a stream continues."""
+    def _sent(self, call: Call[Any]) -> Iterator[httpx2.Response]:
+        """Send a call; the block reads its answer."""
         from treadle.client import connection  # noqa: PLC0415  (115 ms, so only when it is needed)
 
         if self._opened is None:
@@ -217,8 +229,5 @@ class Client(Methods):
                 self.address, self._token, timeout_s=self._timeout_s
             )
         parts = request_parts(call)
-        if resuming is not None:
-            parts["headers"] |= resuming.headers
-            parts["timeout"] = connection.stream_timeout(self._timeout_s)
         with connection.plain_errors(self.address, call), self._opened.stream(**parts) as response:
             yield response

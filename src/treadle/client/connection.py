@@ -18,10 +18,6 @@ from treadle.client.errors import LostError, NoAnswerError, UntrustedError
 from treadle.client.exchange import unreachable
 from treadle.client.pinning import OtherKeyError, pinned
 
-EVENT_BYTES_MAX = 16 * 2**20
-# The server breaks its silence every 15 s.
-SILENCE_S_MAX = 45.0
-
 
 def open_client(address: Address, token: str | None, *, timeout_s: float) -> httpx2.Client:
     check_way(address, token)
@@ -62,14 +58,6 @@ def _verify(address: Address) -> ssl.SSLContext | bool:
     return address.base_url.startswith("https:")
 
 
-def stream_timeout(timeout_s: float) -> httpx2.Timeout:
-    return httpx2.Timeout(timeout_s, read=SILENCE_S_MAX)
-
-
-def events_of(response: httpx2.Response) -> httpx2.EventSource:
-    return httpx2.EventSource(response, max_event_size=EVENT_BYTES_MAX)
-
-
 @contextmanager
 def plain_errors(address: Address, call: Call[Any]) -> Iterator[None]:
     """The library's errors as ours, in a sentence that names the address."""
@@ -77,7 +65,7 @@ def plain_errors(address: Address, call: Call[Any]) -> Iterator[None]:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         raise _untrusted(address, error) or unreachable(address, error) from None
-    except (httpx2.TimeoutException, httpx2.SSEError) as error:
+    except httpx2.TimeoutException as error:
         raise NoAnswerError(_sentence(address, call, error)) from None
     except httpx2.TransportError as error:
         raise LostError(_sentence(address, call, error)) from None

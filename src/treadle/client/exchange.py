@@ -84,13 +84,6 @@ def read_answer(call: Call[Answer], status: int, body: bytes) -> Answer:
     return answer
 
 
-def read_event(call: Call[Answer], data: str) -> Answer:
-    """One event of a stream as its type."""
-    found: Any = msgspec.json.decode(data, type=call.answer_type())
-    event: Answer = found
-    return event
-
-
 def read_refusal(call: Call[Any], status: int, body: bytes) -> RequestError:
     try:
         problem = msgspec.json.decode(body, type=dict[str, Any])
@@ -199,7 +192,3 @@ def check_owner(address: Address, env: Mapping[str, str] = os.environ) -> None:
             f"the socket {address.socket} belongs to {name}, who would see what you submit; "
             f"set {TRUST_VARIABLE}={name} if you trust them"
         )
-
-
-def early(call: Call[Any]) -> NoAnswerError:
-    return NoAnswerError(f"the stream {call.path} ended early, again and again")

@@ -7,15 +7,15 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from treadle.server.access import Load
 from treadle.server.answers import answer, close_source
 from treadle.server.routes import Asking, Served, Shared, Topic
-from treadle.server.stream import EventStream, Standing, event_stream
+from treadle.server.stream import Standing
 from treadle.wire.machine import EventPage, Role, UsageRow
-from treadle.wire.problems import InvalidRequestError, NotKnownError
+from treadle.wire.problems import NotKnownError
 
 EVENT_ID_MAX = 2**53
 MOMENT_MAX = 1e11  # seconds since 1970, well past the year 5000
@@ -50,25 +50,6 @@ async def list_events(
     if last:
         return await answer(service.events_last(job=job, limit=limit))
     return await answer(service.events(after=after, job=job, limit=limit))
-
-
-@route("GET", "/events/stream", Role.VIEWER, None, 404, response_class=EventStream)
-async def follow_events(
-    shared: Shared,
-    request: Request,
-    after: Annotated[
-        int | None, Query(ge=0, le=EVENT_ID_MAX, description="Without it, from now on.")
-    ] = None,
-    job: JobName = "",
-    last: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
-) -> Response:
-    """Stream events as they happen. Each carries an EventView; ids resume a broken stream."""
-    if last:
-        after = _resumed(last)
-    if after is None:
-        after = (await shared.service.events_last(limit=1)).next
-    source = event_stream(shared.service, after=after, job=job)
-    return EventStream(source, serving=shared, request=request)
 
 
 @route("GET", "/usage", Role.VIEWER, tuple[UsageRow, ...], also="text/csv", load=Load.COMPUTED)
@@ -119,14 +100,6 @@ async def get_journal(pieces: Annotated[AsyncIterator[bytes], Depends(_journal)]
 async def get_debug(service: Served) -> Response:
     """Get diagnostics, as texts by name."""
     return await answer(service.debug())
-
-
-def _resumed(last: str) -> int:
-    if not last.isascii() or not last.isdigit() or int(last) > EVENT_ID_MAX:
-        raise InvalidRequestError(
-            f"header 'Last-Event-ID' should be the id of an event, found {last!r}"
-        )
-    return int(last)
 
 
 def as_csv(kinds: Sequence[type], rows: Sequence[object]) -> str:

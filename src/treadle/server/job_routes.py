@@ -1,9 +1,8 @@
 """Routes about jobs."""
 
-import re
 from typing import Annotated
 
-from fastapi import Header, Path, Query, Request
+from fastapi import Header, Path, Query
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
@@ -12,8 +11,7 @@ from treadle.core.job_report import Report
 from treadle.server.access import JOB, Load
 from treadle.server.answers import answer
 from treadle.server.privacy import may_read, shown, shown_page, shown_why
-from treadle.server.routes import Asking, Served, Shared, Topic
-from treadle.server.stream import EventStream, log_stream
+from treadle.server.routes import Asking, Served, Topic
 from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
@@ -235,44 +233,3 @@ async def read_log(
     job = may_read(who, (await service.job(identity)).job)
     piece = service.log(job, attempt=attempt, rank=rank, offset=offset, limit=limit)
     return await answer(piece)
-
-
-@route(
-    "GET",
-    "/jobs/{identity}/log/stream",
-    Role.VIEWER,
-    None,
-    404,
-    response_class=EventStream,
-    status=200,
-)
-async def follow_log(
-    identity: Identity,
-    shared: Shared,
-    who: Asking,
-    request: Request,
-    attempt: Attempt = 0,
-    rank: Rank = 0,
-    offset: Offset = 0,
-    last: Annotated[str, Header(alias="Last-Event-ID", max_length=40)] = "",
-) -> Response:
-    """Stream one rank's output as it is written, until the job ends.
-
-    Events carry a LogPiece; their ids resume a broken stream. The last event is `end`.
-    """
-    # An unknown job, or another user's, is refused before the stream begins.
-    job = may_read(who, (await shared.service.job(identity)).job)
-    onward = attempt == 0
-    if last:
-        attempt, offset = _resumed(last)
-    source = log_stream(shared, job, attempt=attempt, rank=rank, offset=offset, onward=onward)
-    return EventStream(source, serving=shared, request=request)
-
-
-def _resumed(last: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,7}):(\d{1,16})", last)
-    if found is None:
-        raise InvalidRequestError(
-            f"header 'Last-Event-ID' should be attempt:offset as in an event's id, found {last!r}"
-        )
-    return int(found[1]), int(found[2])

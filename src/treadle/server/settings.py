@@ -26,5 +26,4 @@ class ServerSettings:
     streams_per_user_max: int = 64
     keep_alive_s: float = 15.0  # between comments on a silent stream
     send_s_max: float = 60.0  # a reader that takes nothing for so long is dropped
-    log_poll_s: float = 0.25  # between looks at a log that is followed
     clock: Clock = field(default_factory=MonotonicClock)

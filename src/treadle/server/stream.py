@@ -20,7 +20,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from treadle.control.api import LiveService
-from treadle.server.answers import close_source, encoded
+from treadle.server.answers import close_source
 from treadle.server.guard import who_of
 from treadle.server.routes import Serving
 from treadle.wire.jobs import LogPiece
@@ -113,45 +113,6 @@ class EventStream(StreamingResponse):
             yield frame
             step = asyncio.create_task(_next(self._source))
             self._tasks[0] = step
-
-
-async def event_stream(service: LiveService, *, after: int, job: str) -> Frames:
-    """The journal's events after that id."""
-    source = service.follow(after=after, job=job)
-    try:
-        async for event in source:
-            yield format_sse_event(id=str(event.id), data_str=encoded(event).decode())
-    finally:
-        await close_source(source)
-
-
-async def log_stream(
-    serving: Serving, job: str, *, attempt: int, rank: int, offset: int, onward: bool
-) -> Frames:
-    """One rank's output as it is written; `onward` into the attempts that follow.
-
-    The id of an event is "attempt:offset", where to go on after it.
-    """
-    service, clock = serving.service, serving.settings.clock
-    while True:
-        piece = await next_piece(service, job, attempt=attempt, rank=rank, offset=offset)
-        if piece is not None and piece.attempt:
-            attempt = piece.attempt
-            if piece.next != offset or piece.text:
-                offset = piece.next
-                data = encoded(piece).decode()
-                yield format_sse_event(id=f"{attempt}:{offset}", data_str=data)
-                continue
-        if piece is None or piece.ended:
-            detail = await service.job(job)
-            newest = max((each.number for each in detail.attempts), default=0)
-            if onward and newest > attempt > 0:
-                attempt, offset = attempt + 1, 0
-                continue
-            if detail.job.state.ended or (piece is not None and not onward):
-                yield format_sse_event(id=f"{attempt}:{offset}", data_str="{}", event="end")
-                return
-        await clock.sleep_until(clock.now() + serving.settings.log_poll_s)
 
 
 async def next_piece(
