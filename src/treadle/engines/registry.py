@@ -16,6 +16,7 @@ from treadle.core.wording import did_you_mean
 from treadle.engines.context import EngineContext, EngineOptions
 
 BUILT_IN: Mapping[str, str] = {
+    "kubernetes": "treadle.engines.clusters.kubernetes.kubernetes_engine:kubernetes_engine",
     "local": "treadle.engines.clusters.here:local_engine",
     "memory": "treadle.engines.memory:memory_engine",
     "ray": "treadle.engines.clusters.ray.ray_engine:ray_engine",

@@ -39,13 +39,15 @@ _PLACES = ("socket", "state")
     "--engine",
     metavar="ENGINE",
     help="What runs the jobs: local (processes on this machine, the default), ray (the nodes of a "
-    "Ray cluster) or memory (nothing runs; for trying Treadle out).",
+    "Ray cluster), kubernetes (those of a Kubernetes cluster) or memory (nothing runs; for trying "
+    "Treadle out).",
 )
 @click.option(
     "--address",
     metavar="HOST:PORT",
     help="With --engine ray: the head of a running cluster; or RAY_ADDRESS. By default one is "
-    "started on this machine.",
+    "started on this machine. With --engine kubernetes: a context of the kubeconfig; by default "
+    "the current one.",
 )
 @click.option(
     "--lost-cluster",
@@ -56,8 +58,8 @@ _PLACES = ("socket", "state")
 @click.option(
     "--failover",
     metavar="10m",
-    help="With --engine ray: how long jobs of a node without contact go on before they are ended "
-    "there and may start elsewhere: a time from 15s, or never. Default: 10m.",
+    help="With an engine of a cluster: how long jobs of a node without contact go on before they "
+    "are ended there and may start elsewhere: a time from 15s, or never. Default: 10m.",
 )
 @click.option(
     "--devices",

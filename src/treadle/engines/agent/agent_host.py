@@ -102,10 +102,14 @@ class AgentHost:
         is_member: Callable[[], bool],
         *,
         withheld: Withheld = _nothing,
+        cluster: str = "Ray's head",
         again_after_s: float = AGAIN_AFTER_S,
     ) -> None:
-        """is_member: asks the cluster about this node. It may block for seconds, and raise."""
-        self._is_member, self._withheld = is_member, withheld
+        """is_member: asks the cluster about this node. It may block for seconds, and raise.
+
+        cluster: who answers that, for people.
+        """
+        self._is_member, self._withheld, self._cluster = is_member, withheld, cluster
         self._again_after_s = again_after_s
         # A thread of its own: those of the loop may all wait for a file system.
         self._asking = ThreadPoolExecutor(1, thread_name_prefix="member")
@@ -251,10 +255,10 @@ class AgentHost:
         asked_at, name = fence.now(), agent.node.name
         try:
             if not await self._loop.run_in_executor(self._asking, self._is_member):
-                agent.doubt(f"Ray says that node {name} is dead")
+                agent.doubt(f"{self._cluster} says that node {name} is dead")
                 return "the cluster says that it is dead"
         except Exception as error:  # Ray's client may raise anything.
-            agent.doubt(f"Ray's head does not answer node {name}")
+            agent.doubt(f"{self._cluster} does not answer node {name}")
             return str(error) or repr(error)
         agent.confirm(asked_at)
         return ""

@@ -1,0 +1,72 @@
+"""How agents run on the test cluster: deploy/ as it is, with an image that mounts this machine."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.on_kubernetes.image import IMAGE
+from tests.on_kubernetes.reach import API_PORT, HERE, TESTS, Cluster
+
+DEPLOY = TESTS / "deploy"
+PATHS = {
+    "PodTemplate": "/api/v1/namespaces/treadle/podtemplates",
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/treadle/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/treadle/configmaps",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/treadle/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/treadle/rolebindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/treadle/networkpolicies",
+}
+
+
+def deploy(cluster: Cluster, shared: Path) -> None:
+    """Everything of deploy/. shared: a folder that the nodes and this process have."""
+    for document in documents():
+        if document["kind"] == "PodTemplate":
+            _adapt(document, shared)
+        cluster.create(PATHS[document["kind"]], document)
+    # As the controller manager would.
+    authority = (cluster.folder / "api.crt").read_text()
+    cluster.create(
+        PATHS["ConfigMap"],
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "kube-root-ca.crt"},
+            "data": {"ca.crt": authority},
+        },
+    )
+
+
+def documents() -> Iterable[dict[str, Any]]:
+    listed = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
+    for name in listed:
+        yield from yaml.safe_load_all((DEPLOY / name).read_text())
+
+
+def _adapt(template: dict[str, Any], shared: Path) -> None:
+    """Python and Treadle are those of this machine, and so is the way to the API server."""
+    spec = template["template"]["spec"]
+    (agent,) = spec["containers"]
+    agent["image"] = IMAGE
+    agent["command"] = [sys.executable, "-m", "treadle.engines.clusters.kubernetes.agent_pod"]
+    agent["env"] = [
+        {"name": "KUBERNETES_SERVICE_HOST", "value": HERE},
+        {"name": "KUBERNETES_SERVICE_PORT", "value": str(API_PORT)},
+        {"name": "PATH", "value": "/usr/sbin:/usr/bin"},
+        {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
+    ]
+    wanted = {Path("/usr"): True, TESTS: True, Path(sys.base_prefix): True, shared: False}
+    spec["volumes"] = [
+        {"name": f"here-{number}", "hostPath": {"path": str(path)}}
+        for number, path in enumerate(wanted)
+    ]
+    agent["volumeMounts"] = [
+        {"name": f"here-{number}", "mountPath": str(path), "readOnly": wanted[path]}
+        for number, path in enumerate(wanted)
+    ]
