@@ -76,8 +76,6 @@ CLOCK_READERS |= {
     "engines/node/scope.py",
     "engines/node/rank_launches.py",
     "engines/node/supervisor.py",
-    "engines/node/turn_server.py",
-    "engines/node/turn_link.py",
     "engines/node/output_capture.py",
     "store/deadline.py",
     "control/loop/off_loop.py",

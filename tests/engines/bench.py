@@ -66,10 +66,9 @@ class Story:
         slots: int = 2,
         source: DeviceSource | None = None,
         excluded: tuple[int, ...] = (),
-        turns: str = "",
     ) -> None:
         self.root = root
-        self.options = EngineOptions(turns=turns)
+        self.options = EngineOptions()
         self.jobs = Jobs()
         self.source = source or CpuSlots(slots)
         self.excluded = excluded

@@ -22,7 +22,6 @@ class EngineOptions:
     lost_cluster: str = ""  # the address of one that is gone for good, with the jobs there
     # How long jobs go on without contact, before they may begin elsewhere; None: for ever.
     failover_s: float | None = FAILOVER_S
-    turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -457,7 +457,7 @@ class Run:
         self._data.micro_batch = self._micro_batch or usual or self._data.batch_size
         self._data.pieces = plan.accumulate if plan.pipeline == 1 else 1
         if self.elastic is not None:
-            self._telling.regrouped(self.rank, self.size, again=self.elastic.version > 0)
+            self._telling.regrouped(self.rank, self.size)
 
     def _asked(self) -> int:
         """The number of ranks that the job asked for."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 
 from treadle.report import report
-from treadle.train.stages import Stages, TurnClient
+from treadle.train.stages import Stages
 
 EVERY_S = 1.0
 
@@ -19,7 +19,7 @@ class Telling:
     """Of one rank; only rank 0 tells."""
 
     def __init__(self, device: torch.device) -> None:
-        self.stages = Stages(TurnClient.from_environment(os.environ), device)
+        self.stages = Stages(device)
         self._told_at = monotonic()
 
     def loaded(self, batches: Iterator[Thing]) -> Iterator[Thing]:
@@ -43,13 +43,11 @@ class Telling:
         times = self.stages.times()
         stages: dict[str, float] = {}  # The group is new: what was said of another counts no more.
         if times is not None:
-            stages = {**times.seconds, "step": times.step_s, "turns": times.waited_s}
+            stages = {**times.seconds, "step": times.step_s}
         report(step, total, loss=loss, stages=stages)
 
-    def regrouped(self, rank: int, size: int, *, again: bool) -> None:
-        """The group is another; again: not for the first time."""
+    def regrouped(self, rank: int, size: int) -> None:
+        """The group is another."""
         self.stages.forget()
         # The script and its reports go by these, and the rank may be another now.
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
-        if again:  # Its devices may be others than those that it was given turns of.
-            self.stages.leave_turns()

@@ -7,7 +7,6 @@ WORDS = {
     "prepare": "prepares",
     "compute": "computes",
     "sync": "adds up gradients",
-    "turns": "waits for turns",
 }
 BOTTLENECKS = {
     "load": "loading data",

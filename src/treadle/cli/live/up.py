@@ -82,12 +82,6 @@ _PLACES = ("socket", "state")
     help="Start no Python job from an interpreter that has its modules imported.",
 )
 @click.option(
-    "--turns",
-    type=click.Choice(["auto", "free", "turns", "strict"]),
-    help="How jobs that use treadle.train share a device: freely, in turns, in Muri's strict order "
-    "of stages, or in turns only where they were seen to be better (auto).",
-)
-@click.option(
     "--policy", metavar="POLICY", help="Policy name (treadle policies); default: the last one."
 )
 @click.option(
@@ -409,7 +403,6 @@ def _run_here(options: Mapping[str, Any]) -> int:
             gpus=_listed(options["gpus"]),
             avoid=_listed(options["avoid"]),
             warm=not options["no_warm"],
-            turns="" if options["turns"] in (None, "auto") else options["turns"],
         ),
         wanted=Wanted(options["policy"] or "", options["placement"] or "", options["try"] or ""),
         store=options["store"],

@@ -25,7 +25,6 @@ STAGES = {
     "prepare": "preparing data",
     "compute": "computing",
     "sync": "the network",
-    "turns": "waiting for turns of its shared device",
 }
 
 

@@ -23,7 +23,7 @@ from treadle.wire.problems import (
 logger = logging.getLogger("treadle")
 
 EARLY_S = 1.0  # a start that was told is on record by then, or the report is heard later
-STAGES = ("load", "prepare", "compute", "sync", "step", "turns")
+STAGES = ("load", "prepare", "compute", "sync", "step")
 SECONDS_MAX = 1e6
 STEPS_MAX = 1e15  # up to here a step more can be told from a step less
 

@@ -88,11 +88,6 @@ class AttemptLaunch:
             try:
                 document = self._document(live, launch, allocation, live.action, scope)
                 document["env"] |= machine.mps.join(launch, allocation, live.folder)
-                if launch.may_share:
-                    numbers = [device.number for device in allocation.devices]
-                    document["env"] |= machine.turns.environment(
-                        launch.job, launch.attempt, numbers
-                    )
                 wish = machine.warm.wish(launch, document)
                 return Launched(scope, document, self._sent(document, wish), wish)
             except (*TROUBLE, EngineError):

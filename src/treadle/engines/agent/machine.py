@@ -51,7 +51,6 @@ from treadle.engines.node.leftovers import LeftoverFolders
 from treadle.engines.node.mps import Mps
 from treadle.engines.node.observer import Observer
 from treadle.engines.node.order_document import Surroundings
-from treadle.engines.node.turn_link import TurnLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +101,6 @@ class Machine:
         self.mps = Mps.here(root, self.folders.instance, devices.kind)
         containment, enabled = self.groups.containment, parts.options.warm
         self.warm = WarmPool(self.folders, containment, self.fork_server, enabled=enabled)
-        self.turns = TurnLink(parts.options.turns)
         self.launches = AttemptLaunch(self, parts.around, parts.fitted)
         self.changes = LiveChanges(self.launches, self.holders)
         self.pauses = Pauses(devices, self.mps, self.holders)
@@ -180,7 +178,6 @@ class Machine:
         await self.device_watch.close()
         await self.observer.close()
         await self.warm.close()
-        self.turns.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- the runs' side -------------------------------------------------------------------------

@@ -32,7 +32,6 @@ class ScriptSteps(ScriptState):
 
     def __init__(self, made: Made, files: Files, *, timeout_s: float) -> None:
         super().__init__(made, files, timeout_s=timeout_s)
-        self._telling.stages.leave_turns()  # What it does between two batches is not known.
         self._agreement = Agreement(
             self, "use a scheduler of torch, enumerate(loader) or the epoch"
         )

@@ -4,7 +4,7 @@ import { html } from "../vendor/preact-htm.js";
 import { count, number, percent } from "./format.js";
 import { visible } from "./safe-text.js";
 
-const ORDER = ["load", "prepare", "compute", "sync", "turns"];
+const ORDER = ["load", "prepare", "compute", "sync"];
 const WORDS = { load: "loading data", prepare: "preparing", compute: "computing", sync: "synchronising", turns: "waiting for turns", other: "the rest" };
 
 const speed = (per_s, size) => `${number(per_s)} steps a second on ${count(size, "device")}`;
