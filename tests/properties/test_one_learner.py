@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from treadle.core.attempt import LastProgress
 from treadle.core.sighting import Load, Sighting
 from treadle.models.learning.expectation import remaining
-from treadle.models.learning.kind_history import RUNS_MAX, History
+from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import Source, by_command
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
-from treadle.models.lengths.distribution import LENGTH_MAX_S
 
 COMMANDS = (
     ("python", "train.py", "--epochs", "1"),
@@ -172,16 +171,6 @@ def test_steps_left_over_the_measured_speed_are_better_than_jobs_like_it() -> No
     assert remaining(found, 200.0).because == "nothing has run here yet"
 
 
-def test_runs_are_bounded() -> None:
-    knowledge = Knowledge()
-    for number in range(3 * RUNS_MAX):
-        run(knowledge, COMMANDS[0], 1, 1.0 + number)
-    history = knowledge.history(by_command("me", "", COMMANDS[0]).kinds[0])
-    assert history is not None
-    assert len(history.seen) == RUNS_MAX
-    assert history.ended == 3 * RUNS_MAX
-
-
 def test_one_user_with_many_jobs_does_not_define_what_all_expect() -> None:
     knowledge = Knowledge()
     for number in range(300):
@@ -232,16 +221,3 @@ def test_what_says_nothing_is_not_heeded_for_long() -> None:
         found = knowledge.expect(by_command("user3", "", ("other",)), size)
         assert found.span.low_s <= 10.0 * size**3 <= found.span.high_s
         assert found.span.high_s <= 3 * found.span.low_s
-
-
-def test_what_a_user_says_is_printed_as_half_to_twice() -> None:
-    found = Knowledge().expect(by_command("me", "", COMMANDS[0]), 1, estimate_s=10.0)
-    assert (found.source, found.known) == (Source.ITS_USER, True)
-    assert tuple(found.span) == (5.0, 20.0, 0.8)
-
-
-def test_no_estimate_is_longer_than_three_years() -> None:
-    said = LastProgress(1.0, 1e15, 1e-3, measured_s=100.0)
-    found = Knowledge().expect(by_command("me", "", COMMANDS[0]), 1, estimate_s=1e12)
-    assert found.span.high_s <= LENGTH_MAX_S
-    assert remaining(found, 0.0, said=said).mean_s <= LENGTH_MAX_S

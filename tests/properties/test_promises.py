@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -125,10 +124,3 @@ def test_a_running_job_with_much_left_is_owed_its_promise() -> None:
     """Without promises job b keeps its 8 devices for hours, though its quota covers 16."""
     a, b, c = one_near_its_end()
     assert watched([a, replace(b, iterations=1e6), c], "rubick?promises=off", 16.0).broken == {"b"}
-
-
-@pytest.mark.parametrize("quota", [8, 24])
-def test_promises_were_really_watched(quota: int) -> None:
-    found = watched([of_eight()], f"rubick?quotas=A:{quota}", quota)
-    assert found.kept > 0
-    assert not found.broken

@@ -64,12 +64,6 @@ def test_a_job_that_uses_nothing_is_not_held_up_and_holds_up_nobody(group, turn_
     ]
 
 
-@given(groups(), TURNS)
-def test_more_lanes_than_members_are_as_good_as_being_alone(group, turn_s) -> None:
-    wide = Lanes(*(len(group) for _ in LANES))
-    assert speeds(group, turn_s, wide) == [1.0] * len(group)
-
-
 @given(groups(largest=EXACT_MAX - 1), TURNS, st.floats(1e-4, 2.0), st.floats(1.0, 3.0))
 def test_at_a_single_resource_a_newcomer_speeds_nobody_up(group, turn_s, length_s, idle) -> None:
     """With several it can, see tests/unit/models/test_model_tokens.py."""
@@ -78,13 +72,3 @@ def test_at_a_single_resource_a_newcomer_speeds_nobody_up(group, turn_s, length_
     before, after = speeds(computing, turn_s), speeds([*computing, newcomer], turn_s)
     for old, new in zip(before, after, strict=False):
         assert new <= old * 1.001
-
-
-@given(groups(largest=EXACT_MAX - 1), TURNS, st.integers(0, 3), st.floats(1e-4, 2.0))
-def test_a_newcomer_to_what_nobody_uses_changes_nothing(group, turn_s, place, length_s) -> None:
-    unused = [
-        Stages._make(0.0 if n == place else x for n, x in enumerate(member)) for member in group
-    ]
-    lengths = [length_s if n == place else 0.0 for n in range(4)]
-    newcomer = Stages._make([*lengths, length_s])
-    assert speeds([*unused, newcomer], turn_s) == [*speeds(unused, turn_s), 1.0]

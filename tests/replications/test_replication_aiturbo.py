@@ -9,17 +9,7 @@ from tests.shared import thorough
 
 from treadle.cli.main import cli
 from treadle.replications import aiturbo
-from treadle.replications.rows import Row, text
 from treadle.traces.clusters import cluster
-from treadle.traces.load import load
-
-
-def test_a_lower_limit_holds_or_is_missed() -> None:
-    rows = [Row("good", 1.5, 1.4, at_least=True), Row("bad", 1.3, 1.4, at_least=True)]
-    assert [row.holds for row in rows] == [True, False]
-    lines = text(rows).splitlines()
-    assert lines[1].endswith("at least: holds")
-    assert lines[2].endswith("at least: MISSED")
 
 
 def test_optimus_decides_in_rounds_and_others_at_every_event() -> None:
@@ -27,14 +17,6 @@ def test_optimus_decides_in_rounds_and_others_at_every_event() -> None:
     assert aiturbo.settings("optimus", {}) == in_rounds
     for name in ("tiresias?promote=8", "aiturbo?fidelity=raw"):
         assert aiturbo.settings(name, {}) == replace(aiturbo.SETTINGS, policy=name)
-
-
-def test_ten_of_the_figures_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aiturbo, "JOBS", 5)
-    monkeypatch.setattr(aiturbo, "SEEDS", (1,))
-    found = list(aiturbo.figures(load, cluster(aiturbo.PAPER.cluster)))
-    judged = [row for _, row in found if row.at_least or row.at_most]
-    assert len(judged) == 2 + 2 + 4 + 2
 
 
 def test_with_the_same_jobs_the_share_affects_only_policies_that_predict(

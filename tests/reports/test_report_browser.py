@@ -14,7 +14,6 @@ from treadle.reports.document import Document, Section, Table, Tile
 from treadle.reports.document_page import document_page
 from treadle.reports.page import page
 from treadle.reports.page_data import page_data
-from treadle.reports.recorder import Recorder
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium here; apt-get install chromium to run browser tests"
@@ -112,14 +111,6 @@ def test_hostile_names_are_shown_and_do_not_run(look, three_jobs, run_of):
     assert "&lt;/script&gt;&lt;img src=x" in document
 
 
-def test_a_page_about_nothing_is_drawn(look, run_of):
-    text = page(Comparison("Nothing", "", [], Cluster.grid(1, 2), [run_of(Recorder())]))
-    document, said = look(text)
-    assert said == []
-    assert 'class="drawn"' in document
-    assert "No job finished." in document
-
-
 def test_a_click_chooses_the_baseline_and_sorts(look, comparison):
     action = """
       document.querySelectorAll(".baseline")[1].click(); click("Mean JCT");"""
@@ -187,26 +178,6 @@ def test_progress_takes_the_place_of_use_when_asked(look, comparison):
     assert 'aria-label="Devices turned into progress over time"' in document
 
 
-def test_a_number_has_one_unit_in_table_tile_and_legend(look, comparison):
-    one, two = comparison.runs
-    runs = [
-        replace(one, summary=replace(one.summary, jct_mean_s=6000.0, jct_p50_s=6000.0)),
-        replace(two, summary=replace(two.summary, jct_mean_s=32_220.0, jct_p50_s=32_220.0)),
-    ]
-    document, said = look(page(replace(comparison, runs=runs)))
-    assert said == []
-    shown = document[document.index("<main") :]
-    assert shown.count("537 min") == 3  # the mean, the median and the legend
-    assert "8.95 h" not in document
-
-
-def test_long_names_are_whole_and_may_be_broken_between_parameters(look, comparison):
-    run = replace(comparison.runs[0], policy="tiresias?limits=1:2&promote=8")
-    document, said = look(page(replace(comparison, runs=[run])))
-    assert said == []
-    assert "tiresias?<wbr>limits=1:2&amp;<wbr>promote=8" in document
-
-
 def test_a_legend_button_hides_a_run_everywhere(look, comparison):
     """The second run is switched off in one chart; the first, which it hid, shows in all."""
     action = f"""document.querySelectorAll("#jct .legend button")[1].click();
@@ -224,15 +195,6 @@ def test_arrow_keys_read_values_out(look, comparison):
     document, said = look(page(comparison), action)
     assert said == []
     assert re.search(r'role="status">At 0\.2\d s: fifo 2\.00, sjf 2\.00<', document)
-
-
-def test_keys_go_from_hold_to_hold(look, comparison):
-    action = """const press = (key) => document.querySelector("#gantt canvas").dispatchEvent(
-        new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-      press("PageDown"); setTimeout(() => press("PageDown"), 50);"""
-    document, said = look(page(comparison), action)
-    assert said == []
-    assert "<b>job b</b> on 1 device, tenant blue, from 10.0 s to 14.0 s" in document
 
 
 def test_the_values_of_a_chart_are_there_as_a_table(look, comparison):

@@ -19,7 +19,7 @@ from treadle.core.events import (
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.reports.comparison import Comparison
-from treadle.reports.metrics import by_size, by_tenant, finish_time_fairness, percentile
+from treadle.reports.metrics import finish_time_fairness
 from treadle.reports.recorder import Recorder
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation, rounds
@@ -36,12 +36,6 @@ def test_completion_times_are_from_submission_to_finish(recorder, run_of):
     assert summary.jct_p99_s == pytest.approx(27.68)
 
 
-def test_queue_times_are_all_waiting_of_a_job(recorder, run_of):
-    summary = run_of(recorder).summary  # 0, 8 and 8 s
-    assert summary.queue_mean_s == pytest.approx(16 / 3)
-    assert (summary.queue_p50_s, summary.queue_p90_s, summary.queue_p99_s) == (8, 8, 8)
-
-
 def test_makespan_and_use_of_devices(recorder, run_of):
     summary = run_of(recorder).summary
     assert (summary.makespan_s, summary.end_s) == (30, 30)
@@ -49,15 +43,6 @@ def test_makespan_and_use_of_devices(recorder, run_of):
     assert summary.efficiency == pytest.approx(44 / 60)
     assert summary.queue_length_mean == pytest.approx(16 / 30)
     assert summary.queue_length_max == 2
-
-
-def test_efficiency_is_unknown_without_speedups(run_of):
-    recorder = Recorder()
-    recorder.step(
-        0, [JobSubmitted(job("a", length_s=5))], [Start(0, "a", Allocation((D0,)))], free=1
-    )
-    recorder.step(5, [JobFinished("a", 0)], [], free=2)
-    assert run_of(recorder).summary.efficiency is None
 
 
 def test_efficiency_counts_progress_and_not_presence(run_of):
@@ -240,26 +225,6 @@ def test_waiting_and_running_add_up_to_the_completion_time_even_in_rounds():
         assert story.ended_at is not None
         held_s = story.service_s / story.spec.asked
         assert story.ended_at - story.submitted_at == pytest.approx(story.waited_s + held_s)
-
-
-def test_percentiles_are_interpolated_like_those_of_numpy():
-    assert percentile([1, 2, 4, 8], 50) == 3
-    assert percentile([1, 2, 4, 8], 90) == pytest.approx(6.8)
-    assert percentile([5], 99) == 5
-    assert percentile([], 50) is None
-
-
-def test_groups_by_size_are_in_buckets_from_small_to_large(recorder):
-    small, large = by_size(recorder)
-    assert (small.name, small.jobs, small.jct_mean_s, small.queue_mean_s) == ("1", 2, 20, 8)
-    assert small.gpu_h == pytest.approx(24 / 3600)
-    assert (large.name, large.jct_p50_s, large.jct_p99_s) == ("2-4", 10, 10)
-
-
-def test_small_tenants_share_one_group(three_jobs):
-    recorder = three_jobs(tenants=("red", "green", ""))
-    names = [group.name for group in by_tenant(recorder, groups_max=2)]
-    assert names == ["(no tenant)", "(2 other tenants)"]
 
 
 def test_a_job_that_swaps_devices_in_one_step_does_not_wait(run_of):

@@ -66,20 +66,3 @@ def test_generate_writes_the_jobs_that_the_address_draws(tmp_path):
     assert result.output.splitlines()[-1] == f"next: treadle simulate {out} --cluster 2x8"
     shown = json.loads(run("describe", out, "--cluster", "2x8", "--json").output)
     assert shown["load"] == pytest.approx(0.5, rel=0.01)
-
-
-def test_generate_takes_a_longest_duration(tmp_path):
-    out = str(tmp_path / "out.csv")
-    options = ("--jobs", "200", "--longest", "3600", "--json")
-    assert json.loads(run("generate", "philly", out, *options).output)["duration_s"]["max"] <= 3600
-
-
-def test_an_out_that_cannot_be_written_is_refused_before_the_trace_is_read(small):
-    for out in (f"{small}/o.csv", ""):
-        assert "none.csv" not in str(run("convert", "none.csv", out).exception)
-
-
-def test_generate_help_lists_the_kinds():
-    help_text = run("generate", "--help").output
-    for kind in ("philly", "aiturbo", "poisson"):
-        assert f"\n  {kind} " in help_text

@@ -4,7 +4,7 @@ import pytest
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec, Profile
-from treadle.traces.describe import describe, plot
+from treadle.traces.describe import describe
 from treadle.traces.workload import Workload
 
 
@@ -46,11 +46,6 @@ def test_bursts_end_after_a_minute_without_a_job_of_the_tenant():
     assert (bursts.count, bursts.jobs_max, bursts.share_in_large) == (3, 2, 0.0)
 
 
-def test_jobs_larger_than_the_cluster_are_counted():
-    assert describe(SMALL, Cluster.grid(1, 2)).larger_than_cluster == 1
-    assert "1 jobs ask for more than the cluster has" in describe(SMALL, Cluster.grid(1, 2)).text()
-
-
 def test_the_text_is_for_people():
     text = describe(SMALL, Cluster.grid(1, 4)).text()
     assert text.splitlines()[:4] == [
@@ -62,7 +57,3 @@ def test_the_text_is_for_people():
     assert "     4        1   25.0%   66.7%" in text
     assert "  red            3" in text
     assert "  note: made up" in text
-
-
-def test_a_plot_shows_everything_above_zero():
-    assert plot([0, 1, 100, 50]) == " ▁█▄"

@@ -15,7 +15,7 @@ from treadle.traces.calibration import DURATION_MINUTES, ENDS, GPU_HOURS, QUANTI
 from treadle.traces.clusters import cluster
 from treadle.traces.load import load
 from treadle.traces.philly_durations import LONGEST_S, bucket, duration_knots
-from treadle.traces.strata import quantiles, quotas, share_below
+from treadle.traces.strata import quantiles, share_below
 from treadle.traces.synthetic import generate
 
 SEEDS = (0, 1, 2)
@@ -137,12 +137,6 @@ def test_sweeps_are_of_single_device_jobs_as_in_the_log():
     assert 100 * many["1"] / many["all 1"] >= 60
 
 
-def test_philly_times_are_whole_seconds_up_to_sixty_days(philly):
-    assert all(job.iterations == int(job.iterations) <= 60 * 86_400 for job in philly.jobs)
-    assert all(job.submit_at == int(job.submit_at) >= 0 for job in philly.jobs)
-    assert [job.id for job in philly.jobs] == [str(number) for number in range(5000)]
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_poisson_sizes_durations_and_gaps_are_as_said(seed):
     jobs = generate("poisson", jobs=10_000, seed=seed, load=0.95, cluster=GRID).jobs
@@ -174,12 +168,6 @@ def test_a_seed_always_draws_the_same_jobs_and_another_draws_others(kind):
     )
     assert first == again
     assert [job.submit_at for job in first.jobs] != [job.submit_at for job in other.jobs]
-
-
-@pytest.mark.parametrize("kind", ["philly", "aiturbo", "poisson"])
-@pytest.mark.parametrize("jobs", [1, 2, 3, 17])
-def test_a_few_jobs_can_be_drawn_too(kind, jobs):
-    assert len(generate(kind, jobs=jobs, seed=0, load=0.9, cluster=GRID).jobs) == jobs
 
 
 def test_aiturbo_classes_and_durations_are_the_tables():
@@ -260,27 +248,6 @@ def test_a_longest_cuts_the_distribution_without_piling_up_at_the_cut(seed, long
     kept = share_below(whole, longest)
     for share in (0.1, 0.25, 0.5, 0.75, 0.9):
         assert at(ones, share) == pytest.approx(quantiles(whole, [share * kept])[0], rel=0.15)
-
-
-def test_the_share_below_a_value_is_the_inverse_of_the_quantile():
-    knots = duration_knots(">8")
-    for share in (0.003, 0.2, 0.5, 0.9995):
-        assert share_below(knots, quantiles(knots, [share])[0]) == pytest.approx(share)
-    assert (share_below(knots, 1.0), share_below(knots, 1e9)) == (0.0, 1.0)
-
-
-def test_an_address_without_parameters_draws_a_thousand_jobs_for_64_devices():
-    workload = load("generate:poisson")
-    assert workload == generate("poisson", jobs=1000, seed=0, load=0.9, cluster=GRID)
-    assert workload.name == "generate:poisson?jobs=1000&seed=0&load=0.9"
-
-
-def test_quotas_add_up_and_differ_from_the_shares_by_less_than_one():
-    shares = {"a": 0.5, "b": 0.3, "c": 0.2}
-    for total in range(30):
-        counts = quotas(total, shares)
-        assert sum(counts.values()) == total
-        assert all(abs(counts[name] - total * shares[name]) < 1 for name in shares)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])

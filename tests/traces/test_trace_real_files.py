@@ -34,12 +34,6 @@ def _manifest() -> dict[str, int]:
 ROWS = _manifest()
 
 
-def test_the_folder_of_real_traces_is_there():
-    if not ROWS:
-        pytest.skip(f"no real traces at {FOLDER}; set TREADLE_SHARED to the folder that has them")
-    assert len(ROWS) > 40
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(ROWS) - set(NO_JOBS)))
 def test_every_row_becomes_a_job_or_is_counted_as_left_out(name):
@@ -72,9 +66,3 @@ def test_the_gpu_hours_are_the_published_ones(real, name, gpu_hours):
     jobs = load(real(name)).jobs
     total = sum(job.asked * job.iterations * job.profile.iteration_s for job in jobs) / 3600
     assert total == pytest.approx(gpu_hours, abs=1.0)
-
-
-@pytest.mark.slow
-def test_the_jobs_of_philly_share_their_profiles(real):
-    workload = load(real("philly_dev_aug14_oct31.csv.gz"))
-    assert len({id(job.profile) for job in workload.jobs}) == 12

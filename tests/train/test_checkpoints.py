@@ -210,19 +210,6 @@ def test_a_killed_writer_leaves_nothing_that_counts(
     ]
 
 
-def test_the_clock_of_the_machine_does_not_choose_the_newest(
-    checkpoints: Checkpoints, tmp_path: Path
-) -> None:
-    """It was set back by a year between two checkpoints."""
-    checkpoints.save(1, {"step": 1})
-    path = checkpoints.save(2, {"step": 2})
-    year_ago = path.stat().st_mtime - 365 * 86_400
-    os.utime(path, (year_ago, year_ago))
-    checkpoints.save(3, {"step": 3})
-    os.utime(tmp_path / "checkpoint-000000000003", (0, 0))
-    assert checkpoints.load() == {"step": 3}
-
-
 # -- beside the training --------------------------------------------------------------------------
 
 
@@ -287,15 +274,6 @@ def test_what_was_saved_with_torch_comes_back_to_a_script_that_imports_it_later(
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "tensor([1., 1.])" in done.stdout
-
-
-def test_what_was_saved_without_torch_comes_back_to_a_script_that_has_imported_it(
-    tmp_path: Path,
-) -> None:
-    env = {**os.environ, "TREADLE_CHECKPOINT_DIR": str(tmp_path)}
-    text = "import treadle.train as t\nwith t.checkpoint(step=3) as c: c['step'] = 3"
-    subprocess.run([sys.executable, "-c", text], env=env, check=True)
-    assert Checkpoints(tmp_path).load() == {"step": 3}
 
 
 def test_a_new_one_stays_although_damaged_ones_have_higher_numbers(

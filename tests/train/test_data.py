@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from torch import nn
 from torch.utils.data import (
     DataLoader,
     Dataset,
-    IterableDataset,
     RandomSampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -56,31 +54,9 @@ def test_epochs_have_orders_of_their_own_and_seeds_too() -> None:
     assert permutation(20, 1, 1) == permutation(20, 1, 1)
 
 
-class Named(Dataset[dict[str, torch.Tensor]]):
-    def __len__(self) -> int:
-        return 6
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        return {"ids": torch.tensor([index]), "mask": torch.tensor([1])}
-
-
-class Endless(IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(3))
-
-
 def _data(dataset: object, **options: int) -> Data:
     given = {"batch_size": 4, "seed": 0, "micro_batch": 4, **options}
     return Data(dataset, device=CPU, **given)  # type: ignore[arg-type]
-
-
-def test_batches_have_the_names_of_their_fields() -> None:
-    batches = list(_data(Named()).stream(0, 0, 0, 1))
-    assert [len(batch.indices) for batch in batches] == [4, 2]
-    assert batches[0].ids.flatten().tolist() == list(batches[0].indices)
-    assert batches[0]["mask"].shape == (4, 1)
-    with pytest.raises(AttributeError, match="this batch has no y; it is a dict"):
-        _ = batches[0].y
 
 
 def test_a_loader_brings_its_dataset_its_collate_function_and_its_workers() -> None:
@@ -103,25 +79,6 @@ def test_workers_of_a_loader_survive_a_change_and_fetch_what_is_asked() -> None:
     for batch in [first, *rest]:
         assert batch[0].tolist() == [float(index) for index in batch.indices]
     assert sorted(i for batch in [first, *rest] for i in batch.indices) == list(range(12))
-
-
-def _number(worker: int) -> None:
-    os.environ["NUMBER"] = str(worker)
-
-
-class Numbered(Dataset[str]):
-    """Samples that show whether `worker_init_fn` was called."""
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> str:
-        return os.environ.get("NUMBER", "none")
-
-
-def test_a_loader_brings_what_prepares_its_workers() -> None:
-    loader = DataLoader(Numbered(), num_workers=1, batch_size=2, worker_init_fn=_number)
-    assert list(next(_data(loader).stream(0, 0, 0, 1)).content) == ["0"] * 4
 
 
 def test_a_loader_that_drops_short_batches_still_does() -> None:
@@ -147,11 +104,6 @@ SAMPLES = TensorDataset(torch.arange(8.0))
 def test_a_loader_with_an_order_of_its_own_is_refused(loader: DataLoader[Any], what: str) -> None:
     with pytest.raises(InvalidInputError, match=what):
         _data(loader)
-
-
-def test_data_without_a_length_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="a dataset without a length cannot be shared out"):
-        _data(Endless())
 
 
 @pytest.fixture

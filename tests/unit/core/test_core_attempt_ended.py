@@ -2,9 +2,8 @@
 
 import pytest
 
-from treadle.core.allocation import Allocation, Host
 from treadle.core.attempt import How, Verdict
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import Cluster
 from treadle.core.events import (
     AttemptEnded,
     JobCancelled,
@@ -61,24 +60,3 @@ def test_what_ended_is_said_of_the_facts_taken_last_only() -> None:
     assert scheduler.ended == {"b": Phase.CANCELLED}
     scheduler.take([], 2.0)
     assert scheduler.ended == {}
-
-
-def on(*numbers: int, **rest: object) -> Allocation:
-    devices = tuple(Device("n", number) for number in numbers)
-    return Allocation(devices, **rest)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "differences"),
-    [
-        (on(0), on(0), ()),
-        (on(0), on(0, 1), ("size",)),
-        (on(0, 1), on(1, 0), ("devices",)),
-        (on(0), on(1, turn=1), ("devices", "turn")),
-        (on(0), on(0, host=Host(2, 4.0)), ("host",)),
-    ],
-)
-def test_differences_have_names(
-    before: Allocation, after: Allocation, differences: tuple[str, ...]
-) -> None:
-    assert before.differences(after) == differences

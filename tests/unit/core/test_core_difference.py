@@ -41,10 +41,6 @@ class World:
         return difference(self.jobs, self.book.tenants, changes, 10)
 
 
-def test_what_stays_is_not_ordered() -> None:
-    assert World(a=on(0)).to(a=on(0), b=None) == []
-
-
 def test_those_who_only_let_go_come_first_and_ids_count_up() -> None:
     orders = World(a=on(0), b=on(1)).to(c=on(0, 1), a=None, b=None)
     assert orders == [Stop(10, "a"), Stop(11, "b"), Start(12, "c", on(0, 1), ("a", "b"))]
@@ -73,18 +69,6 @@ def test_a_job_that_waits_for_a_circle_is_not_the_one_that_stops() -> None:
         (Change, "b"),
         (Start, "a"),
     ]
-
-
-def test_the_same_devices_in_another_turn_are_a_change() -> None:
-    assert World(a=on(0)).to(a=on(0, turn=1)) == [Change(10, "a", on(0, turn=1))]
-
-
-def test_a_second_turn_waits_for_no_job() -> None:
-    assert World(a=on(0)).to(b=on(0, turn=1)) == [Start(10, "b", on(0, turn=1))]
-
-
-def test_growing_over_its_own_devices_waits_for_no_job() -> None:
-    assert World(a=on(0)).to(a=on(0, 1)) == [Change(10, "a", on(0, 1))]
 
 
 @pytest.mark.parametrize(

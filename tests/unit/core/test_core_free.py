@@ -20,19 +20,6 @@ def free() -> FreeDevices:
     return free
 
 
-def test_everything_is_free_at_first_in_the_clusters_order() -> None:
-    free = FreeDevices.of(Cluster.grid(2, 2))
-    assert list(map(str, free)) == ["n0:0", "n0:1", "n1:0", "n1:1"]
-    assert free.total == 4
-    assert free.largest == 2
-
-
-def test_counts_by_position_and_by_name(free: FreeDevices) -> None:
-    assert [free.count(position) for position in range(4)] == [4, 2, 1, 2]
-    assert [free.count_on(name) for name in ("n0", "n1", "n2", "n3")] == [4, 2, 1, 2]
-    assert free.total == 9
-
-
 @pytest.mark.parametrize(
     ("size", "position"), [(1, 2), (2, 1), (3, 0), (4, 0), (5, None), (99, None)]
 )
@@ -72,24 +59,6 @@ def test_whole_nodes_have_exactly_that_many_devices_and_all_of_them_free(free: F
     assert list(free.whole(5)) == []
 
 
-def test_the_lowest_numbers_are_picked_first(free: FreeDevices) -> None:
-    assert free.pick(0, 2) == devices("n0", 0, 1)
-    assert free.pick(0, 4) == devices("n0", 0, 1, 2, 3)
-    assert free.pick(1, 1) == devices("n1", 0)
-    assert free.pick(1, 2) == devices("n1", 0, 3)
-    assert free.pick(2, 1) == devices("n2", 1)
-    assert free.total == 9, "picking is only looking"
-
-
-def test_devices_of_several_nodes_are_taken_and_given_together(free: FreeDevices) -> None:
-    some = (*devices("n0", 3), *devices("n1", 0), *devices("n0", 0))
-    free.take(some)
-    assert list(map(str, free)) == ["n0:1", "n0:2", "n1:3", "n2:1", "n3:0", "n3:1"]
-    free.give(some)
-    assert free.total == 9
-    assert free.holds(some)
-
-
 def test_taking_what_is_taken_is_our_mistake(free: FreeDevices) -> None:
     with pytest.raises(AssertionError, match="a device that is not free was taken"):
         free.take(devices("n1", 0, 1))
@@ -127,16 +96,6 @@ def test_devices_given_back_after_their_node_is_gone_stay_gone(free: FreeDevices
     free.give(devices("n1", 1, 2))
     assert free.count_on("n1") == 0
     assert free.total == 7
-
-
-def test_what_was_given_on_a_gone_node_may_be_taken_again(free: FreeDevices) -> None:
-    """A policy plans: it gives a job's devices free, and takes them back if that helps no job."""
-    free.remove("n1")
-    some = (*devices("n1", 1), *devices("n2", 0))
-    free.give(some)
-    free.take(some)
-    assert free.total == 7
-    assert free.count_on("n1") == 0
 
 
 def test_a_node_that_returns_stands_where_it_stood_with_all_its_devices(free: FreeDevices) -> None:

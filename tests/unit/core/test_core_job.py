@@ -38,24 +38,6 @@ def test_a_scaling_curve_ascends_in_size_and_takes_time(
         Profile(compute_s=0.0)
 
 
-def test_without_an_asked_size_it_is_the_largest() -> None:
-    assert JobSpec("a", 1.0, sizes=(2, 4)).asked == 4
-    assert JobSpec("a", 1.0, sizes=(2, 4), asked=2).asked == 2
-
-
-def test_several_sizes_mean_elastic() -> None:
-    assert JobSpec("a", 1.0, sizes=(1, 2)).elastic
-    assert not JobSpec("a", 1.0, sizes=(2,)).elastic
-
-
-def test_an_iteration_is_its_stages_one_after_another() -> None:
-    assert Profile(load_s=1.0, prepare_s=2.0, compute_s=4.0, sync_s=8.0).iteration_s == 15.0
-
-
-def test_a_measured_iteration_counts_more_than_its_stages() -> None:
-    assert Profile(load_s=1.0, compute_s=4.0, alone_s=4.5).iteration_s == 4.5
-
-
 def running(**fields: float) -> Job:
     """A job of 100 iterations at 2 a second on two devices, last seen at 10 s."""
     row = Job(
@@ -80,11 +62,6 @@ def test_counts_are_carried_forward_at_the_last_reported_speed() -> None:
     assert job.remaining_at(15.0) == 70.0
     assert job.held_at(15.0) == 10.0
     assert job.service_at(15.0) == 20.0
-
-
-def test_work_is_never_carried_past_the_end() -> None:
-    assert running().iterations_at(1000.0) == 100.0
-    assert running().remaining_at(1000.0) == 0.0
 
 
 def test_a_job_that_waits_stands_still() -> None:
@@ -171,20 +148,3 @@ def test_a_stop_or_a_change(after: Allocation | None) -> None:
         service_s=held.service_at(20.0),
         action=77,
     )
-
-
-def test_a_report_that_it_runs() -> None:
-    assert ROW.started(Phase.RUNNING, 6.0, 0.75, 30.0) == ROW._replace(
-        phase=Phase.RUNNING, since_at=30.0, iterations_done=6.0, iterations_per_s=0.75
-    )
-
-
-def test_a_report_of_progress() -> None:
-    for row in (ROW, ROW._replace(allocation=HELD)):
-        assert row.progressed(6.0, 0.75, 30.0) == row._replace(
-            iterations_done=6.0,
-            iterations_per_s=0.75,
-            held_s=row.held_at(30.0),
-            service_s=row.service_at(30.0),
-            observed_at=30.0,
-        )

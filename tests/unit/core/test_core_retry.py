@@ -7,16 +7,15 @@ import pytest
 
 from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
-from treadle.core.errors import InvalidInputError
 from treadle.core.events import Event
 from treadle.core.retry import Answer, Failure, RetryRule, fixed
 from treadle.core.scheduler import Scheduler
 from treadle.failures.retry import UNKNOWN, by_rule
 from treadle.failures.rules import shipped
 from treadle.sim.experiment import prepare
-from treadle.sim.faults import CLASSES, REASONS, FaultSettings
-from treadle.sim.settings import RETRY, Settings, retry_rule
-from treadle.sim.simulated_verdicts import classified, verdict
+from treadle.sim.faults import FaultSettings
+from treadle.sim.settings import RETRY, Settings
+from treadle.sim.simulated_verdicts import classified
 from treadle.testing.builders import job
 from treadle.traces.workload import Workload
 
@@ -50,43 +49,11 @@ def test_a_job_that_allows_no_retries_gets_none() -> None:
     assert not told(classified(), 1, "MPI error", retries=0).again
 
 
-def test_each_transient_failure_in_a_row_is_waited_out_longer() -> None:
-    rule = classified()
-    assert [told(rule, number, "MPI error").wait_s for number in (1, 2)] == [30.0, 60.0]
-
-
-def test_a_user_whose_failures_mostly_last_gets_no_benefit_of_the_doubt() -> None:
-    rule = classified()
-    for number in range(6):
-        told(rule, 1, "syntax error", name=f"b{number}", owner="ann")
-    assert not told(rule, 1, "core dump", owner="ann").again
-    assert told(rule, 1, "core dump", name="c", owner="bob").again
-
-
-def test_a_failure_of_the_machine_is_not_tried_again_there() -> None:
-    rule = classified()
-    assert told(rule, 1, "GPU ECC").avoid == ("n0",)
-    assert told(rule, 1, "core dump", name="b").avoid == ("n0",)  # It is still suspected.
-    assert told(classified(), 1, "MPI error").avoid == ()
-
-
 def test_reasons_that_are_rules_of_a_table_are_judged_by_it() -> None:
     verdicts = by_rule(shipped())
     for rule in shipped().rules:
         assert (verdicts(rule.name).kind, verdicts(rule.name).advice) == (rule.kind, rule.advice)
     assert verdicts("no such rule") is UNKNOWN
-
-
-def test_every_reason_of_the_study_has_a_class() -> None:
-    assert set(CLASSES) == {reason.name for reason in REASONS}
-    again = {name for name, kind in CLASSES.items() if kind == "deterministic"}
-    assert again < {reason.name for reason in REASONS if reason.deterministic}
-    assert verdict("something new") is UNKNOWN
-
-
-def test_an_unknown_rule_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InvalidInputError, match="expected one of fixed, classified"):
-        retry_rule("sometimes")
 
 
 def failing(retry: str, policy: str = "backfill", retries: int = 3) -> Settings:

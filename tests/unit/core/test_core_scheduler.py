@@ -160,25 +160,10 @@ def moved() -> Story:
     return story
 
 
-def test_a_report_of_a_start_that_was_superseded_is_ignored() -> None:
-    story = moved()
-    story.tell(6.0, JobStarted("a", 0, 5.0, 1.0))
-    assert story.phases() == "a:starting b:waiting"
-    story.tell(7.0, JobStarted("a", 1, 5.0, 1.0))
-    assert story.phases() == "a:running b:waiting"
-
-
 def test_a_job_on_its_way_to_other_devices_makes_no_progress() -> None:
     row = moved().scheduler.jobs["a"]
     assert (row.iterations_at(5.0), row.iterations_at(9.0)) == (5.0, 5.0)
     assert (row.held_at(9.0), row.service_at(9.0)) == (9.0, 9.0)
-
-
-def test_progress_of_a_superseded_order_is_ignored() -> None:
-    story = moved()
-    story.runs(7.0, "a")
-    story.tell(8.0, JobProgressed("a", 0, 50.0, 9.0))
-    assert story.scheduler.jobs["a"].iterations_at(8.0) == 6.0
 
 
 @pytest.mark.parametrize(

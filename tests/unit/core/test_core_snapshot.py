@@ -1,15 +1,12 @@
 """What a policy sees and answers, and the answers that it inherits."""
 
-from math import inf
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
-from treadle.core.events import JobFinished, JobSubmitted
+from treadle.core.events import JobSubmitted
 from treadle.core.ports import Policy
-from treadle.core.ranking import Rank
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.models.scaling import ScalingModel
@@ -38,13 +35,6 @@ def scheduler(*names: str) -> Scheduler:
     return one
 
 
-def test_a_policy_ranks_by_arrival_unless_it_says_otherwise() -> None:
-    world = scheduler("a", "b", "c")
-    assert [row.id for row in world.snapshot(0.0).waiting()] == ["b", "c"]
-    assert [row.id for row in world.snapshot(0.0).holding()] == ["a"]
-    assert First().rank(world.jobs["a"], 0.0) == Rank(0.0, 0.0, inf)
-
-
 def test_a_job_larger_than_the_cluster_never_fits_unless_a_policy_knows_better() -> None:
     first, cluster = First(), Cluster.grid(1, 2)
     assert first.never_fits(job("a", size=2), cluster) is None
@@ -69,10 +59,6 @@ def test_a_whole_schedule_names_only_what_differs() -> None:
     assert whole == Schedule({"b": None, "c": on(1)}, 9.0)
 
 
-def test_to_keep_everything_is_to_change_nothing_for_ever() -> None:
-    assert (dict(KEEP.changes), KEEP.valid_until) == ({}, inf)
-
-
 def test_devices_that_are_withheld_are_neither_free_nor_held() -> None:
     world = scheduler("a", "b")
     world.step([], 1.0)
@@ -83,12 +69,6 @@ def test_devices_that_are_withheld_are_neither_free_nor_held() -> None:
     without = seen.withholding([Device("n0", 1)])
     assert (list(map(str, without.tenants)), list(without.free)) == (["n0:0"], [])
     assert seen.withholding([]) is seen
-
-
-def test_a_value_has_slots_and_is_compared_and_hashed_by_its_fields() -> None:
-    assert not hasattr(JobFinished("a", 0), "__dict__")
-    assert {JobFinished("a", 0), JobFinished("a", 0)} == {JobFinished("a", 0)}
-    assert JobFinished("a", 0) != JobFinished("a", 1)
 
 
 def test_keeping_a_job_that_waits_changes_nothing_for_the_others_kept() -> None:

@@ -24,33 +24,6 @@ def test_a_double_booking_names_device_turn_and_both_jobs(book: Tenancy) -> None
     assert str(refusal.value) == ("device n0:2 turn 0 is held by job a and was also given to job b")
 
 
-def test_different_turns_share_a_device(book: Tenancy) -> None:
-    book.claim("a", on(0, 1))
-    book.claim("b", on(1, 2, turn=1))
-    assert book.tenants[Device("n0", 1)] == {0: "a", 1: "b"}
-    assert list(map(str, book.free)) == ["n0:3"]
-
-
-def test_a_device_is_free_when_its_last_tenant_leaves(book: Tenancy) -> None:
-    book.claim("a", on(0, 1))
-    book.claim("b", on(0, 1, turn=3))
-    book.release(on(0, 1))
-    assert book.free.total == 2
-    assert book.tenants[Device("n0", 0)] == {3: "b"}
-    book.release(on(0, 1, turn=3))
-    assert book.free.total == 4
-    assert not book.tenants
-
-
-def test_a_ring_is_the_other_jobs_on_ones_devices(book: Tenancy) -> None:
-    book.claim("a", on(0, 1))
-    book.claim("b", on(1, 2, turn=1))
-    book.claim("c", on(2, turn=2))
-    assert book.ring("a", on(0, 1)) == {"b"}
-    assert book.ring("b", on(1, 2, turn=1)) == {"a", "c"}
-    assert book.ring("d", on(3)) == frozenset()
-
-
 def test_a_copy_goes_its_own_way(book: Tenancy) -> None:
     book.claim("a", on(0))
     twin = book.copy()

@@ -4,7 +4,6 @@ import pytest
 
 from treadle.core.errors import InvalidInputError
 from treadle.failures.classifier import classify, classify_ranks
-from treadle.failures.rules import shipped
 from treadle.failures.verdict import Advice, Evidence, Exit, Kind
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n'
@@ -43,11 +42,6 @@ def test_the_rank_that_the_launcher_saw_fail_first_wins_among_equals() -> None:
     report = "Root Cause (first observed failure):\n[0]:\n  rank      : 3 (local_rank: 3)\n"
     logs = {"0": KEY + report, "3": TRACEBACK + "TypeError: no\n"}
     assert classify_ranks(logs).rule == "wrong-type"
-
-
-def test_ranks_are_read_in_the_order_of_their_numbers_where_nothing_else_decides() -> None:
-    logs = {"10": TRACEBACK + "TypeError: no\n", "9": KEY}
-    assert classify_ranks(logs).rule == "missing-key"
 
 
 def test_an_earlier_moment_wins_among_equals() -> None:
@@ -130,11 +124,6 @@ def test_evidence_is_one_line_of_bounded_length() -> None:
     verdict = classify(TRACEBACK + "ValueError: " + "x" * 100_000)
     assert verdict.evidence is not None
     assert len(verdict.evidence.text) <= 300
-
-
-def test_a_rule_of_the_user_comes_first_on_the_same_line() -> None:
-    mine = "- {name: mine, class: transient, level: error, exception: KeyError, says: Mine.}"
-    assert classify(KEY, rules=shipped().extended("mine.yaml", mine)).rule == "mine"
 
 
 def test_an_exit_that_cannot_be_is_refused() -> None:

@@ -111,21 +111,10 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     assert journal.steps == [Step(1.0, [JobFinished("a", 0)])]
 
 
-def test_a_last_line_without_its_end_may_be_half_a_number_and_is_left_out(tmp_path: Path) -> None:
-    whole = encode(1.0, JobFinished("a", 0))
-    assert read(write(tmp_path / "run.jsonl", whole)).steps == []
-
-
 def refusal(path: Path) -> str:
     with pytest.raises(InvalidInputError) as refused:
         read(path)
     return str(refused.value)
-
-
-def test_a_second_opening_is_refused(tmp_path: Path) -> None:
-    finished = encode(1.0, JobFinished("a", 0)) + b"\n"
-    path = write(tmp_path / "run.jsonl", finished, encode(1.0, OPENED) + b"\n")
-    assert refusal(path) == ("run.jsonl line 3: a journal begins here; is it two journals in one?")
 
 
 def test_time_does_not_go_back(tmp_path: Path) -> None:
@@ -176,14 +165,6 @@ def test_what_is_not_a_journal_is_asked_whether_it_is_one(tmp_path: Path) -> Non
     with pytest.raises(InvalidInputError) as refusal:
         read(path)
     assert str(refusal.value) == ("other.jsonl line 1: Input data was truncated; is it a journal?")
-
-
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        read(tmp_path / "none.jsonl")
-    assert str(refusal.value) == (
-        f"{tmp_path / 'none.jsonl'} cannot be read: No such file or directory"
-    )
 
 
 def test_a_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from math import exp, log
 import pytest
 
 from tests.unit.league.test_standings import FIGURES, played
-from treadle.league.duel_tables import duel_object, duel_section
 from treadle.league.duels import duels, score
 from treadle.league.processes import Outcome
 from treadle.league.standings import Played, standings
@@ -60,19 +59,6 @@ def test_the_score_is_a_geometric_mean_with_an_interval_over_workloads() -> None
     assert whole.high == pytest.approx(exp(12.706 * log(2)))
 
 
-def test_a_section_has_a_line_for_each_workload_and_their_geometric_mean() -> None:
-    cells = [*played("a", 60.0, workload="v"), *played("b", 120.0, workload="v")]
-    cells += [*played("a", 200.0, workload="w"), *played("b", 100.0, workload="w")]
-    rows = standings(cells)
-    section = duel_section(rows, "a")
-    shown = {str(row[0]): row[4] for row in section.tables[0].rows}
-    assert shown == {"v": "0.500", "w": "2.000", "geometric mean": "1.000"}
-    assert section.findings == ["no worse than each other policy on 1 of 2 workloads"]
-    document = duel_object(rows, "a")
-    assert isinstance(document["all"], dict)
-    assert document["all"]["ratio"] == pytest.approx(1)
-
-
 def test_a_policy_that_was_cut_off_has_lost_its_duel_and_the_other_has_won() -> None:
     cut = Played("w", "a", "known", 0, Outcome(cut_off_s=30.0))
     rows = standings([cut, *played("b", 100.0), *played("c", 300.0)])
@@ -80,10 +66,3 @@ def test_a_policy_that_was_cut_off_has_lost_its_duel_and_the_other_has_won() -> 
     assert (lost.mean_s, lost.other, lost.ratio, lost.p99_ratio) == (0, "b", 6, 6)
     (won,) = duels(standings([cut, *played("b", 100.0)]), "b")
     assert (won.other, won.ratio, won.longest_ratio) == ("a", 0.5, 0.5)
-
-
-def test_a_policy_without_an_other_has_a_section_that_says_so() -> None:
-    assert duel_section(standings(played("a", 100.0)), "a").findings == [
-        "no other policy of its class runs"
-    ]
-    assert duel_object([], "a") == {"workloads": [], "all": None}

@@ -6,7 +6,7 @@ import pytest
 
 from treadle.league.cell import Figures
 from treadle.league.processes import Outcome
-from treadle.league.standings import Played, geometric_mean, interval, overall, standings
+from treadle.league.standings import Played, overall, standings
 
 FIGURES = Figures(
     jobs=10,
@@ -112,9 +112,3 @@ def test_overall_is_the_geometric_mean_over_all_workloads_and_losses_count() -> 
         ("c", round(8**0.5, 6), 1, 0),
     ]
     assert (lines[0].worst, lines[0].worst_at) == (2.0, "v")
-
-
-def test_means_and_intervals_of_nothing_and_of_one() -> None:
-    assert geometric_mean([]) == 0
-    assert interval([5.0]) == (5.0, 5.0)
-    assert geometric_mean([1.0, 4.0]) == pytest.approx(2)

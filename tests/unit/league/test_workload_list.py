@@ -17,16 +17,6 @@ why = "small"
 """
 
 
-def test_the_standard_list_has_every_family() -> None:
-    listed = standard()
-    assert len(listed) >= 14
-    families = {one.name.partition("-")[0] for one in listed}
-    assert families >= {"rigid", "elastic", "mixed", "plans", "cpu", "tenants", "faults"}
-    assert len({one.name for one in listed}) == len(listed)
-    assert any(one.drawn for one in listed)
-    assert any(not one.drawn for one in listed)
-
-
 @pytest.mark.parametrize("one", standard(), ids=lambda one: one.name)
 def test_a_standard_workload_has_settings_and_says_why(one: LeagueWorkload) -> None:
     settings = one.settings("fifo", 3)
@@ -49,12 +39,6 @@ def test_a_generated_workload_has_several_seeds_and_a_file_has_one() -> None:
     file = LeagueWorkload("f", "{traces}/f.csv", "1x4", "small")
     assert file.seeds(3) == [0]
     assert file.source("folder", 0) == "folder/f.csv"
-
-
-def test_a_sample_keeps_every_nth_job_and_the_first_of_those() -> None:
-    (tiny,) = parsed(TINY + "every = 2\nfirst = 3\n", "here")
-    workload, _ = tiny.read("", 0)
-    assert [job.id for job in workload.jobs] == ["0", "2", "4"]
 
 
 def test_options_are_shown_as_simulate_takes_them() -> None:
@@ -125,9 +109,4 @@ def test_the_further_workloads_can_be_added_to_the_standard_list() -> None:
 def test_an_option_that_no_run_could_have_is_refused_before_any_run(option: str, said: str) -> None:
     (one,) = parsed(f"{TINY}{option}\n", "here")
     with pytest.raises(InvalidInputError, match=said):
-        one.check()
-
-
-def test_the_standard_workloads_pass_their_check() -> None:
-    for one in standard():
         one.check()

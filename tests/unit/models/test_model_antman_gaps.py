@@ -48,25 +48,6 @@ def test_stages_in_gaps(stages, beside, count: int) -> None:
     assert iterations(stages, beside) == count
 
 
-@pytest.mark.parametrize(
-    ("stages", "beside"), [((0, 1, 0), (0, 1, 0)), ((1, 0, 0), (1, 0, 0)), ((0, 0, 1), (0, 0, 1))]
-)
-def test_a_stage_finds_no_gap_beside_a_job_that_does_nothing_else(stages, beside) -> None:
-    assert iterations(stages, beside) is None
-
-
-def test_the_guest_takes_two_iterations_of_the_host() -> None:
-    """0.5 ms of data in a gap of 8, then 160 ms of computing in a gap of 446."""
-    speed = GapsModel().iterations_per_s(guest(), ON, [(host(), ON)])
-    assert speed == pytest.approx(1 / (2 * 0.490 * ALONE))
-
-
-def test_the_host_does_not_notice_the_guest() -> None:
-    model = GapsModel()
-    speed = model.iterations_per_s(host(), ON, [(guest(), ON)])
-    assert speed == model.alone(host(), 1) == pytest.approx(1 / (0.490 * ALONE))
-
-
 def test_the_slowest_host_counts_and_no_job_is_faster_than_alone() -> None:
     """A guest with 798 ms of its own beside a quick host is as fast as alone, or slower."""
     model, long = GapsModel(), guest("shufflenet_v2_x1_0")
@@ -82,18 +63,6 @@ def test_jobs_with_the_same_guarantee_take_turns() -> None:
     model = GapsModel()
     for one in (host(), guest()):
         assert model.together([one, one]) == (model.alone(one, 1) / 2,) * 2
-
-
-def test_without_a_gap_guest_and_host_take_turns_too() -> None:
-    computes = Profile(compute_s=2.0)
-    pair = [spec("a", computes, guaranteed=True), spec("b", computes, guaranteed=False)]
-    assert GapsModel().together(pair) == pytest.approx((1 / (2 * ALONE), 1 / (4 * ALONE)))
-
-
-def test_a_guest_that_costs_no_iteration_is_as_fast_as_alone() -> None:
-    model = GapsModel()
-    hidden = spec("a", Profile(compute_s=0.0, sync_s=0.1), guaranteed=False)
-    assert model.together([host(), hidden])[1] == model.alone(hidden, 1)
 
 
 def test_efficiency_counts_jobs_and_kinds_include_the_guarantee() -> None:

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.policies.weave_world import World, submitted
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.lifecycle import Phase
-from treadle.models.change_costs import RESTART_S, change_s, resize_s, restart_s
+from treadle.models.change_costs import RESTART_S, change_s
 
 MEASURED = Profile(restart_s=12.0, resize_s=0.05)
 DEVICES = tuple(Device("n0", number) for number in range(4))
@@ -47,24 +46,3 @@ def test_another_node_is_a_change_of_size_if_the_one_that_coordinates_stays(
 ) -> None:
     more = Allocation((*DEVICES[:2], Device("n1", 0)))
     assert change_s(running(replace(MEASURED, lead=lead)), more) == cost_s
-
-
-def test_a_parameter_is_the_default_and_never_more() -> None:
-    unknown = running(Profile()).spec
-    assert restart_s(unknown, 78.0) == resize_s(unknown, 78.0) == 78.0
-    known = running(MEASURED).spec
-    assert (restart_s(known, 78.0), resize_s(known, 78.0)) == (12.0, 0.05)
-    only_restarts = replace(known, profile=Profile(restart_s=100.0))
-    assert restart_s(only_restarts, 78.0) == resize_s(only_restarts, 78.0) == 100.0
-
-
-@pytest.mark.parametrize("name", ["weave", "weave-l"])
-@pytest.mark.parametrize(("resize_s", "sizes"), [(0.05, (3, 1)), (0.0, (4, 0))])
-def test_weave_shrinks_a_job_that_just_started_if_that_is_cheap(
-    name: str, resize_s: float, sizes: tuple[int, int]
-) -> None:
-    world = World(f"{name}?group=1", 4)
-    profile = Profile(serial=0.05, resize_s=resize_s)
-    world.step(0.0, submitted("long", 1000.0, (1, 2, 3, 4), profile))
-    world.step(5.0, submitted("short", 6.0, (1,), profile))
-    assert (world.size("long"), world.size("short")) == sizes

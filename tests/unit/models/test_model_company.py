@@ -13,7 +13,7 @@ from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec, Profile
 from treadle.core.sighting import Load, Sighting
 from treadle.models.company.belief import UNSEEN, CompanyBelief, kind_of
-from treadle.models.company.predictor import TIME_SLICED, predict, shares
+from treadle.models.company.predictor import TIME_SLICED, predict
 from treadle.models.company.record import PAIRS_MAX, CompanyRecord
 from treadle.models.learning.kinds import by_command
 from treadle.models.learning.knowledge import Knowledge
@@ -55,13 +55,6 @@ def test_more_company_helps_no_member(busy: list[float], more: float, mps: bool)
     assert all(b <= a + 1e-9 for a, b in zip(few, many[:-1], strict=True))
 
 
-@given(st.permutations([0.1, 0.4, 0.7, 0.95]))
-def test_the_order_of_members_does_not_matter(busy: list[float]) -> None:
-    found = dict(zip(busy, shares(busy, TIME_SLICED), strict=True))
-    usual = sorted(busy)
-    assert found == pytest.approx(dict(zip(usual, shares(usual, TIME_SLICED), strict=True)))
-
-
 # -- the live belief ----------------------------------------------------------------------------
 
 
@@ -79,15 +72,6 @@ def test_u9_memory_that_is_not_known_keeps_a_job_alone_where_devices_have_a_limi
     assert belief_on(GPU).may_share(spec) == "its GPU memory is not known: --gpu-memory says it"
     assert belief_on(GPU).may_share(replace(spec, device_memory_gib=2.0)) is None
     assert belief_on(Cluster.grid(1, 1)).may_share(spec) is None
-
-
-def test_s5_two_jobs_of_ninety_gib_do_not_share_a_device() -> None:
-    belief = belief_on(Cluster((Node("n0", 1, device_memory_gib=139.0),)))
-    large = [seen("a", 0.2, 90.0), seen("b", 0.2, 90.0)]
-    assert belief.efficiency(large) == 0.0
-    assert belief.refuses(large) == (
-        "they need 90 + 90 GiB of device memory, and 131 of the device's 139 GiB can be shared"
-    )
 
 
 def test_reasons_why_jobs_do_not_share() -> None:
@@ -127,16 +111,6 @@ def test_a_job_that_asks_for_cores_has_them() -> None:
     )
 
 
-def test_what_too_few_cores_cost_is_not_held_against_the_company() -> None:
-    """What two jobs lose since their node is small they would not lose on another."""
-    belief = belief_with(2)
-    pair = {name: using(seen(name, 0.3), 1.1) for name in ("a", "b")}
-    shares = belief.relative(list(pair.values()))
-    group = {name: (spec, share) for (name, spec), share in zip(pair.items(), shares, strict=True)}
-    belief.ended(group, mps=False)
-    assert belief.record.factor(kind_of(pair["a"]), kind_of(pair["b"]), mps=False) == 1.0
-
-
 def belief_with(cores: int) -> CompanyBelief:
     return belief_on(Cluster((Node("n0", 1, cores=cores),)))
 
@@ -160,13 +134,6 @@ def test_company_that_was_bad_is_remembered_for_the_two_kinds_alone() -> None:
     assert belief.efficiency([pair[0], seen("c", 0.3)]) == other
     belief.mps = True
     assert belief.efficiency(pair) > before, "with MPS it is another matter"
-
-
-def test_a_kind_that_ended_its_company_shares_no_more() -> None:
-    belief = belief_on(GPU)
-    belief.record.fault(kind_of(seen("a", 0.3)))
-    assert belief.may_share(seen("a", 0.3)) is not None
-    assert belief.may_share(seen("b", 0.3)) is None
 
 
 def test_the_record_is_stored_as_plain_numbers() -> None:

@@ -82,18 +82,6 @@ def test_numbers_that_only_varied_together_are_not_told_apart() -> None:
     assert effects.step(rows[0][0], arguments(epochs=4, batch=64)).doubt > 0.6
 
 
-def test_two_runs_that_differ_by_noise_teach_no_slope() -> None:
-    rows = [(arguments(seed=1), 100.0), (arguments(seed=2), 130.0)]
-    assert not Effects.of(rows, LENGTH).parts
-
-
-def test_an_option_that_was_not_given_has_a_level_of_its_own() -> None:
-    rows = [(arguments(epochs=n), 2.0 * n) for n in (4, 8, 20)] + [((), 10.0)]
-    effects = Effects.of(rows, LENGTH)
-    step = effects.step((), arguments(epochs=40))
-    assert 10.0 * exp(step.shift) == pytest.approx(80.0, rel=0.1)
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(

@@ -22,13 +22,6 @@ def _known(knowledge: Knowledge) -> list[bytes]:
     return [msgspec.json.encode(knowledge.history(kind)) for kind in (*KINDS.kinds, *OTHER.kinds)]
 
 
-def test_every_run_counts_at_once_while_there_are_few() -> None:
-    knowledge = Knowledge()
-    for seconds in (10.0, 20.0, 40.0):
-        assert set(KINDS.kinds) <= set(_learn(knowledge, seconds))
-        assert knowledge.expect(KINDS, 1).span.high_s >= seconds
-
-
 def test_of_many_runs_a_few_more_change_nothing_yet() -> None:
     knowledge = Knowledge()
     for _ in range(64):
@@ -40,14 +33,6 @@ def test_of_many_runs_a_few_more_change_nothing_yet() -> None:
     grown = [bool(_learn(knowledge, 1000.0)) for _ in range(share + 1)]
     assert grown == [False] * share + [True]
     assert knowledge.expect(KINDS, 1).length.mean() > 2 * before.mean()
-
-
-def test_the_first_whole_run_counts_however_many_were_cut_off() -> None:
-    knowledge = Knowledge()
-    for _ in range(64):
-        _learn(knowledge, 1.0, whole=False)
-    assert _learn(knowledge, 50.0)
-    assert knowledge.expect(KINDS, 1).runs == 1
 
 
 def test_what_is_learned_does_not_depend_on_who_asks_when() -> None:

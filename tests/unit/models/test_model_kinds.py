@@ -89,12 +89,6 @@ def test_another_projects_script_of_the_same_name_says_less() -> None:
     assert elsewhere > 3.0 * same
 
 
-@pytest.mark.parametrize("script", ["=a.py", "@a.py", "~a.py", "\\a.py", "a#4.py"])
-def test_a_script_whose_name_begins_like_a_mark_is_a_script(script: str) -> None:
-    kinds = by_command("ann", "", ("python", script)).kinds
-    assert [closeness(kind) for kind in kinds] == CLOSENESS
-
-
 @pytest.mark.parametrize("owner", ["*", "*#4", "job a", "model 1 x", "ann#4", "a/b", "\\*"])
 def test_an_owner_whose_name_reads_as_a_kind_is_an_owner(owner: str) -> None:
     kinds = by_command(owner, "", ("python", "a.py")).kinds
@@ -107,11 +101,6 @@ def test_an_owner_whose_name_reads_as_a_kind_is_an_owner(owner: str) -> None:
 
 def _users(owner: str) -> tuple[str, ...]:
     return by_command(owner, "", ("x",)).kinds[2:3]
-
-
-def test_kinds_of_plain_names() -> None:
-    found = by_command("ann", "hub/bert", TRAIN, folder="/a", env={"LR": "1"})
-    assert found.kinds[1:] == ("ann/hub|bert/train.py", "ann/", "*")
 
 
 def test_numbers_and_paths_leave_jobs_the_shape_that_they_have() -> None:

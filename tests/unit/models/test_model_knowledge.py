@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.models.learning import knowledge as knowledge_module
-from treadle.models.learning.expectation import remaining
 from treadle.models.learning.kinds import Source, by_command
 from treadle.models.learning.knowledge import COMPARED_MIN, Knowledge
 from treadle.models.learning.outcome import Outcome
@@ -91,37 +90,6 @@ def test_a_number_that_runs_did_not_follow_leaves_a_new_one_no_doubt(option: str
     low_s, high_s, _ = span(seeds_seen(option), "ann", seeded(77, option))
     assert 70.0 < low_s < 95.0
     assert 105.0 < high_s < 140.0
-
-
-def test_a_number_that_was_the_same_in_all_runs_leaves_doubt() -> None:
-    assert span(seeds_seen("--seed"), "ann", seeded(3, epochs=30)).high_s > 250.0
-
-
-def test_a_run_that_was_not_as_expected_is_believed() -> None:
-    knowledge = Knowledge()
-    for seconds in (20.0, 10.0, 30.0):
-        see(knowledge, "ann", sleep(seconds), seconds)
-    for _ in range(3):
-        see(knowledge, "ann", sleep(5.0), 60.0)
-    low_s, high_s, _ = span(knowledge, "ann", sleep(5.0))
-    assert low_s <= 60.0 <= high_s
-
-
-@pytest.mark.parametrize(
-    ("epochs", "because"),
-    [("10", "from the steps of a run of this command"), ("20", "from the steps of a similar run")],
-)
-def test_a_length_from_the_steps_of_a_job_that_still_runs_claims_no_run(
-    epochs: str, because: str
-) -> None:
-    """A job of 1,000 steps of 0.1 s is looked at while it runs; nothing has ended here."""
-    knowledge = Knowledge()
-    running, other = (("python", "train.py", "--epochs", each) for each in ("10", epochs))
-    seen = Outcome(1, 8.0, total=1000.0, step_s=0.1)
-    knowledge.observe(by_command("ann", "", running), seen)
-    expected = knowledge.expect(by_command("ann", "", other), 1)
-    assert expected.runs == 0
-    assert remaining(expected, 0.0).because == because
 
 
 @pytest.mark.parametrize("others", [0, 3, 20])

@@ -45,11 +45,6 @@ def test_one_size_seen_is_continued_with_a_serial_share_of_a_tenth() -> None:
     assert speeds(belief, of("a")) == pytest.approx(expected)
 
 
-def test_two_sizes_give_the_serial_share_away() -> None:
-    belief = seen(*((size, 7.0 * speedup(size, 0.25)) for size in (2, 8)))
-    assert speeds(belief, of("a")) == pytest.approx([7.0 * speedup(size, 0.25) for size in SIZES])
-
-
 def test_what_was_measured_holds_at_its_size_and_leaves_no_step_beside_it() -> None:
     belief = seen((1, 1.0), (4, 3.0), (8, 4.0), (16, 6.5))
     assert belief.alone(of("a"), 8) == pytest.approx(4.0)
@@ -68,14 +63,6 @@ def test_beyond_what_was_measured_nothing_is_better_than_linear(points: dict[int
             assert speed <= points[most] * size / most * (1 + 1e-9)
         if size <= least:
             assert speed >= points[least] * size / least * (1 - 1e-9)
-
-
-def test_jobs_of_one_model_and_size_learn_from_each_other_and_others_do_not() -> None:
-    belief = seen((2, 5.0))
-    assert belief.alone(of("b"), 2) == 5.0
-    assert belief.alone(of("b", asked=8), 2) == 2.0
-    assert belief.alone(of("b", model="bert"), 2) == 2.0
-    assert belief.alone(of("b", model=""), 2) == 2.0
 
 
 def test_the_basis_changes_with_the_answers_and_only_then() -> None:

@@ -4,11 +4,10 @@ from math import inf, nan
 
 import pytest
 
-from treadle.models.learning import knowledge as knowledge_module
-from treadle.models.learning.kinds import Likeness, by_command
+from treadle.models.learning.kinds import Likeness
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
-from treadle.models.learning.speeds import REPEATS_MAX, SIZES_MAX, Speeds
+from treadle.models.learning.speeds import REPEATS_MAX, Speeds
 
 # -- what counts ----------------------------------------------------------------------------------
 
@@ -27,12 +26,6 @@ def test_what_was_seen_on_shared_devices_or_is_no_time_does_not_count(useless: O
 # -- kinds ----------------------------------------------------------------------------------------
 
 
-def test_another_user_or_model_is_another_kind() -> None:
-    mine = by_command("me", "bert", ("train",)).kinds
-    for theirs in (by_command("you", "bert", ("train",)), by_command("me", "t5", ("train",))):
-        assert not set(mine[:2]) & set(theirs.kinds[:2])
-
-
 # -- repeats --------------------------------------------------------------------------------------
 
 
@@ -44,13 +37,6 @@ def test_one_odd_run_does_not_move_a_median_and_old_ones_are_forgotten() -> None
     for _ in range(REPEATS_MAX):
         speeds.add(2, 20.0)
     assert speeds.by_size == {2: [20.0] * REPEATS_MAX}
-
-
-def test_the_sizes_that_changed_longest_ago_are_forgotten() -> None:
-    speeds = Speeds()
-    for size in range(1, SIZES_MAX + 4):
-        speeds.add(size, 1.0)
-    assert list(speeds.by_size) == list(range(4, SIZES_MAX + 4))
 
 
 # -- the learner ----------------------------------------------------------------------------------
@@ -67,15 +53,3 @@ def test_the_closest_kind_that_was_seen_answers() -> None:
     asked = (("job a1", "model a"), ("job a3", "model a"), ("job b1", "model b"))
     found = [knowledge.pace(Likeness(kinds)) for kinds in asked]
     assert [pace and pace.curve.seconds(2) for pace in found] == [5.0, 7.0, None]
-
-
-def test_the_kind_that_changed_longest_ago_is_forgotten_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(knowledge_module, "KINDS_MAX", 2)
-    knowledge = Knowledge()
-    for kind in ("job a", "job b", "job a", "job c"):
-        knowledge.observe(Likeness((kind,)), paced(5.0))
-    known = [knowledge.pace(Likeness((f"job {name}",))) is not None for name in "abc"]
-    assert known == [True, False, True]
-    assert [kind for kind, _ in knowledge.changes()] == ["job a", "job c"]

@@ -53,13 +53,6 @@ def test_only_plans_that_the_attempt_can_change_to_are_on_offer() -> None:
     assert all(plan.pipeline == 1 for plan in offered)
 
 
-def test_a_question_changes_no_plan_model() -> None:
-    """A replay of the same facts is not asked the same questions."""
-    plans = LivePlans(CLUSTER)
-    assert plans.offered(spec(), WORDS) == spec()
-    assert (plans.version, plans.changes()) == (0, [])
-
-
 def test_the_first_measured_step_sets_how_long_a_step_takes() -> None:
     plans = LivePlans(CLUSTER)
     wanted = met(plans, "mine")

@@ -49,11 +49,6 @@ def test_the_same_seed_and_job_report_the_same_losses():
     assert not np.array_equal(first, other)
 
 
-def test_losses_so_far_do_not_depend_on_how_many_follow():
-    losses = known_stream(spec("unpredictable-5"), 0)
-    assert np.array_equal(losses.losses(80)[1][:30], losses.losses(30)[1])
-
-
 def test_future_losses_do_not_change_the_forecast():
     """Two jobs alike up to now, of which one breaks off its curve later, are believed alike."""
     job = spec("predictable-1")
@@ -98,11 +93,6 @@ def test_a_job_that_diverges_stops_being_predictable():
     assert lost > 0
 
 
-def test_optimus_expects_a_fifth_of_the_limit_where_it_has_no_curve():
-    lengths, job = seen(spec("predictable-1"), 0.0)
-    assert lengths.trusting(job, 0.0) == pytest.approx(0.2 * job.spec.iterations)
-
-
 def test_optimus_believes_its_curve_whether_or_not_the_job_can_be_predicted():
     """A fifth of the limit where the curve does not get there, else what the curve says."""
     curves = 0
@@ -130,12 +120,6 @@ def test_jobs_that_declare_their_steps_are_predictable_by_construction():
     assert now.spec is job
     assert lengths.forecast(now, 0.0) == Forecast(750.0, predictable=True)
     assert lengths.trusting(now, 0.0) == 750.0
-
-
-def test_a_belief_without_an_opinion_leaves_lengths_as_they_are():
-    job = row(spec("predictable-1"), 100.0)
-    assert forecaster(ScalingModel()).forecast(job, 0.0) == Forecast(900.0, predictable=True)
-    assert forecaster(ScalingModel()).trusting(job, 0.0) == 900.0
 
 
 def test_a_belief_with_forecasts_answers_about_speeds_as_before():

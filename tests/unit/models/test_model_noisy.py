@@ -4,13 +4,9 @@ from dataclasses import replace
 from math import exp, log
 from statistics import fmean, pstdev
 
-from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
 from treadle.models.noisy import Noisy, log_normal, misjudged
 from treadle.models.scaling import ScalingModel
 from treadle.testing.builders import job
-
-ONE = Allocation((Device("n0", 0),))
 
 
 def errors(seed: int, spread: float = 0.5, count: int = 2000) -> list[float]:
@@ -26,33 +22,12 @@ def test_the_error_of_a_job_depends_on_its_id_and_the_seed_alone() -> None:
     assert errors(1, count=5) != errors(2, count=5)
 
 
-def test_a_job_is_misjudged_by_one_factor_whatever_it_holds() -> None:
-    noisy, truth, spec = Noisy(ScalingModel(), spread=0.5, seed=3), ScalingModel(), job("a", size=2)
-    factor = noisy.alone(spec, 2) / truth.alone(spec, 2)
-    assert factor != 1.0
-    assert noisy.alone(spec, 1) == truth.alone(spec, 1) * factor
-    ring = [(job("b"), ONE)]
-    assert noisy.iterations_per_s(spec, ONE, ring) == (
-        truth.iterations_per_s(spec, ONE, ring) * factor
-    )
-
-
 def test_errors_are_log_normal_around_the_truth() -> None:
     logs = [log(error) for error in errors(7)]
     assert abs(fmean(logs)) < 0.04
     assert abs(pstdev(logs) - 0.5) < 0.03
     within = sum(exp(-0.5) < error < exp(0.5) for error in errors(7)) / 2000
     assert abs(within - 0.683) < 0.03
-
-
-def test_no_spread_is_the_truth() -> None:
-    assert errors(1, spread=0.0, count=3) == [1.0, 1.0, 1.0]
-
-
-def test_any_spread_gives_a_factor_that_can_be_used() -> None:
-    factors = [log_normal(1e9, seed=0, name=f"j{number}") for number in range(20)]
-    assert all(1e-9 < factor < 1e9 for factor in factors)
-    assert min(factors) < 1.0 < max(factors)
 
 
 def test_a_misjudged_job_is_longer_or_shorter_and_otherwise_the_same() -> None:

@@ -73,14 +73,6 @@ def test_a_job_that_is_forgotten_counts_neither_way() -> None:
     assert compared(knowledge) == 0
 
 
-def test_moments_of_jobs_that_ended_do_not_pile_up() -> None:
-    knowledge = taught()
-    for number in range(1200):
-        knowledge.begin(f"j{number}", KINDS, 1, now=float(number))
-        knowledge.observe(KINDS, Outcome(1, 1.0, whole=True), name=f"j{number}")
-    assert len(knowledge._open._moments) < 600
-
-
 def test_what_is_expected_does_not_depend_on_what_was_asked_before() -> None:
     """Two commands that differ in a path: the first was measured at two sizes."""
 
@@ -96,12 +88,3 @@ def test_what_is_expected_does_not_depend_on_what_was_asked_before() -> None:
     first, second = made(), made()
     second.expect(other, 2)
     assert first.expect(ours, 2).length.mean() == second.expect(ours, 2).length.mean()
-
-
-def test_a_kind_of_which_only_cut_off_runs_are_remembered_has_an_answer() -> None:
-    knowledge = Knowledge()
-    for _ in range(12):
-        knowledge.observe(KINDS, Outcome(1, 10.0, whole=True))
-    for _ in range(80):
-        knowledge.observe(KINDS, Outcome(1, 10.0, cut_off=True))
-    assert knowledge.expect(KINDS, 1).length.mean() > 0

@@ -29,22 +29,6 @@ def test_an_estimate_is_not_below_what_all_runs_of_the_command_have_outlived() -
     assert expected.span.high_s > 64.0
 
 
-def test_few_runs_that_were_cut_off_leave_what_others_did_beyond_that() -> None:
-    """Half of the user's jobs take 10 s, half 100 s: this one is of the second half."""
-    low_s, high_s, _ = after([30.0], [10.0, 100.0] * 10).span
-    assert 30.0 <= low_s <= 100.0 <= high_s < 500.0
-
-
-def test_a_run_on_fewer_devices_bounds_nothing() -> None:
-    knowledge = Knowledge()
-    for _ in range(12):
-        knowledge.observe(OTHER, Outcome(4, 10.0, whole=True))
-    before = knowledge.expect(MINE, 4).span
-    knowledge.observe(MINE, Outcome(1, 30.0, cut_off=True))
-    assert knowledge.expect(MINE, 4).span.low_s < 30.0
-    assert before.low_s < 30.0
-
-
 def test_a_whole_run_counts_again_with_those_that_were_cut_off() -> None:
     knowledge = Knowledge()
     knowledge.observe(MINE, Outcome(1, 30.0, cut_off=True))

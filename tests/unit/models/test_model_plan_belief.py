@@ -74,23 +74,6 @@ def test_what_was_wrong_is_fitted_again(model):
     assert error(believes, model) < min(0.05, before / 3)
 
 
-def test_a_model_with_right_predictions_is_not_refitted():
-    believes = belief(spread=0.0)
-    for job, speed in seen("bert"):
-        believes.observe(job, speed)
-    assert believes.version == 0
-    assert believes.planner.types == TRUTH.types
-
-
-def test_without_learning_nothing_changes():
-    believes = belief(learns=False)
-    before = dict(believes.planner.types)
-    for job, speed in seen("bert"):
-        believes.observe(job, speed)
-    assert believes.planner.types == before
-    assert believes.learned == "they stay so"
-
-
 def test_errors_are_by_seed_and_within_what_a_fit_may_find():
     one, other = (misjudged_types(TRUTH.types, spread=2.0, seed=seed) for seed in (1, 2))
     assert one == misjudged_types(TRUTH.types, spread=2.0, seed=1)

@@ -59,21 +59,6 @@ def test_the_best_plan_of_every_size_is_on_offer_and_the_users_comes_first():
     assert len(spec.plans) == len(set(spec.plans)) < 40
 
 
-def test_a_job_that_names_no_plan_takes_as_long_as_it_says():
-    spec = JobSpec("a", 100.0, sizes=(4,), profile=Profile(size=4, model="bert"))
-    offered = offering(spec, PLANNER, 16, 8)
-    assert offered.elastic
-    assert MODEL.alone(offered, 4) == pytest.approx(1.0)
-
-
-def test_sharing_may_be_left_to_a_model_around_it():
-    spec, ring = job(), [(job(), on(4))]
-    inner = PlannedModel(PLANNER, ScalingModel(), even=False)
-    alone = MODEL.iterations_per_s(spec, on(4), ())
-    assert inner.iterations_per_s(spec, on(4), ring) == pytest.approx(alone)
-    assert MODEL.iterations_per_s(spec, on(4), ring) == pytest.approx(alone / 2)
-
-
 def test_a_size_without_a_plan_is_as_fast_as_if_it_were_cut_up_without_loss():
     spec = job("llama30", Plan(4, 4, 1), 16)
     assert MODEL.alone(spec, 1) == pytest.approx(MODEL.alone(spec, 16) / 16)

@@ -90,15 +90,6 @@ def test_an_overlap_lies_between_the_longer_part_and_the_sum(
     assert both <= (x + y) * (1 + 1e-12)
 
 
-def test_plain_data_parallelism_by_hand() -> None:
-    """160/4 forward, twice that backward, a ring of 1,024 Mi fp32 gradients over 100 MiB/ms."""
-    times = TOY.times(Plan(), (4,))
-    assert times.forward_ms == pytest.approx(40)
-    assert times.exchange_ms == pytest.approx(80 + 2 * 4 * 1024 * 3 / 4 / 100)
-    assert times.optimizer_ms == pytest.approx(0.1 * 1024 + 3)
-    assert times.fixed_ms == 5
-
-
 def test_one_micro_batch_makes_a_pipeline_as_slow_as_one_device() -> None:
     """And many make it nearly p times faster: m + p − 1 slots of 1 / (m p)."""
     alone = TOY.times(Plan(), (1,)).forward_ms
@@ -106,16 +97,6 @@ def test_one_micro_batch_makes_a_pipeline_as_slow_as_one_device() -> None:
     assert times[1] == pytest.approx(alone)
     assert times[2] == pytest.approx(alone * 5 / 8)
     assert times[16] == pytest.approx(alone * 19 / 64)
-
-
-def test_accumulating_hides_only_the_last_backward_and_sends_shards_every_time() -> None:
-    fast = replace(TOY, factors=replace(FACTORS, k_sync=100.0))
-    ring = 2 * 4 * 1024 * 3 / 4 / 100
-    plain = fast.times(Plan(accumulate=4), (4,))
-    assert plain.forward_ms == pytest.approx(40)
-    assert plain.exchange_ms == pytest.approx(60 + ring, rel=1e-3)
-    sharded = fast.times(Plan(shard="gradients", accumulate=4), (4,))
-    assert sharded.exchange_ms == pytest.approx(60 + 4 * ring, rel=1e-3)
 
 
 def test_a_tensor_group_exchanges_activations_and_loses_some_of_its_devices() -> None:
@@ -135,18 +116,6 @@ def test_stages_hand_activations_on_whole_or_in_chunks() -> None:
     moved = 2 * 2 * 4 * 16 * 128 * 256 / (1 << 20) * 2
     saved = TOY.times(plan, (2, 2)).exchange_ms - chunks.times(plan, (2, 2)).exchange_ms
     assert saved == pytest.approx(moved / 2 / 10)
-
-
-def test_an_optimizer_on_the_host_moves_gradients_out_and_parameters_in() -> None:
-    times = TOY.times(offload, (4,), cores=2)
-    moved = 4 * 1024 / 4 / 20
-    assert times.optimizer_ms == pytest.approx(1024 / 8 + 3 + moved)
-    plain = TOY.times(Plan(shard="gradients"), (4,))
-    assert times.exchange_ms - plain.exchange_ms == pytest.approx(7 + moved)
-
-
-def test_a_measured_forward_takes_the_place_of_the_facts() -> None:
-    assert TOY.times(Plan(accumulate=2), (2,), forward_ms=11.0).forward_ms == 22
 
 
 def test_what_cannot_be_is_refused_with_a_sentence() -> None:

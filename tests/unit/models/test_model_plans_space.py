@@ -1,6 +1,5 @@
 """The space of plans: only legal ones, never one that does not fit, and answers for jobs."""
 
-from dataclasses import replace
 from math import inf
 
 import pytest
@@ -9,15 +8,13 @@ from hypothesis import strategies as st
 
 from treadle.core.allocation import Allocation, Host
 from treadle.core.cluster import Device
-from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import Plan
 from treadle.core.ports import PerformanceModel
-from treadle.models.plans import space as plan_space
 from treadle.models.plans.catalogue import KNOWN, TYPES
 from treadle.models.plans.memory import GIB, Memory, Room, memory
 from treadle.models.plans.planned import PlannedModel
-from treadle.models.plans.space import Planner, candidates, dense, legal_plans, shape_of
+from treadle.models.plans.space import Planner, dense, legal_plans, shape_of
 from treadle.models.scaling import ScalingModel
 
 types = st.sampled_from(sorted(TYPES))
@@ -69,32 +66,11 @@ def test_a_plan_that_does_not_fit_is_never_chosen(
     assert best.iteration_s == min(one.iteration_s for one in fitting)
 
 
-@given(name=types, size=st.integers(1, 64), more=st.floats(1.0, 4.0))
-def test_more_memory_never_makes_the_best_plan_slower(name: str, size: int, more: float) -> None:
-    small, large = (
-        Planner(TYPES, Room(gib)).best(name, dense(size)) for gib in (40.0, 40.0 * more)
-    )
-    if small is not None:
-        assert large is not None
-        assert large.iteration_s <= small.iteration_s
-
-
 def test_among_equals_the_simplest_plan_is_first() -> None:
     """Accumulating costs ViT nothing in this model, so it must not be chosen for nothing."""
     best = Planner(TYPES).best("vit", (8,))
     assert best is not None
     assert best.plan == Plan(data=8)
-
-
-def test_a_batch_that_does_not_divide_has_no_plan() -> None:
-    assert candidates(TYPES["vit"], (3,)) == ()
-    assert Planner(TYPES).best("vit", (3,)) is None
-
-
-def test_dense_shapes_fill_nodes() -> None:
-    assert [dense(n, 8) for n in (1, 8, 12, 16)] == [(1,), (8,), (8, 4), (8, 8)]
-    with pytest.raises(InvalidInputError, match="0 devices on nodes of 8"):
-        dense(0)
 
 
 # -- memory -------------------------------------------------------------------------------------
@@ -190,16 +166,6 @@ def test_cores_come_from_the_allocation_where_it_says_them() -> None:
     assert more < usual
 
 
-def test_answers_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_space, "KEPT_MAX", 2)
-    planner = Planner(TYPES)
-    first = planner.candidates("bert", (8,))
-    assert planner.candidates("bert", [8]) is first
-    for size in (1, 2, 4, 8):
-        planner.candidates("bert", (size,))
-        assert len(planner._kept) <= 2
-
-
 def test_a_job_that_gets_what_it_asked_for_takes_as_long_as_its_trace_says() -> None:
     model: PerformanceModel = PlannedModel(Planner(KNOWN), ScalingModel())
     asked = Plan(shard="gradients", offload=True)
@@ -221,8 +187,3 @@ def test_unknown_models_and_impossible_sizes_have_an_answer_too() -> None:
     allocation = Allocation(devices(8))
     assert model.iterations_per_s(other, allocation, ()) == 1.0
     assert model.alone(spec("vit"), 3) == pytest.approx(3 / 8)
-
-
-def test_a_model_may_forbid_splitting() -> None:
-    whole = replace(TYPES["gpt2"].facts, splits=False)
-    assert all(plan.tensor == plan.pipeline == 1 for plan in legal_plans(whole, (8,)))

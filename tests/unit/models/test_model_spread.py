@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Told
-from treadle.control.loop.live_policy import belief_on, following_nodes
+from treadle.control.loop.live_policy import belief_on
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
-from treadle.core.events import JobStarted, JobSubmitted, NodeJoined
+from treadle.core.events import JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
@@ -105,21 +105,3 @@ def test_the_live_belief_uses_what_the_profile_has_and_doubts_the_rest() -> None
     known = replace(SPEC, profile=replace(SPEC.profile, across_nodes=0.7, across_racks=0.3))
     assert belief.iterations_per_s(known, on("a", "b"), ()) == pytest.approx(tight * 0.7)
     assert belief.iterations_per_s(known, on("a", "c"), ()) == pytest.approx(tight * 0.3)
-
-
-def test_the_live_belief_knows_the_rack_of_a_node_that_joins() -> None:
-    belief = belief_on(Cluster(CLUSTER.nodes[:2]))
-    tight = belief.iterations_per_s(SPEC, on("a", "a"), ())
-    scheduler = Scheduler(Told(), CLUSTER)
-    following_nodes(belief)(0.0, [NodeJoined(Node("d", 2, rack="r1"))], [], scheduler)
-    assert belief.iterations_per_s(SPEC, on("a", "d"), ()) == pytest.approx(tight * 0.85)
-    assert belief.iterations_per_s(SPEC, on("a", "c"), ()) == pytest.approx(tight * ACROSS_RACKS)
-
-
-def test_what_was_learned_goes_into_the_profile_of_the_next_job() -> None:
-    knowledge = Knowledge()
-    seen(knowledge, 1.0)
-    seen(knowledge, 2.0, RACKS)
-    profile = knowledge.expect(by_model(SPEC), 2).profile
-    assert profile.across_nodes == 0.0
-    assert profile.across_racks == pytest.approx((ACROSS_RACKS * 0.5) ** 0.5)

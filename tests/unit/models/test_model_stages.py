@@ -1,13 +1,12 @@
 """Where stage times come from."""
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from treadle.core.job import JobSpec, Profile
 from treadle.models.catalogue import muri_profile
-from treadle.models.stages import MODELS, Stages, StageTimes, catalogue_size, draw
+from treadle.models.stages import Stages, StageTimes, draw
 from treadle.testing.builders import job
 
 
@@ -49,21 +48,6 @@ def test_a_draw_depends_on_the_seed_and_the_job_alone() -> None:
         "vgg19",
     ]
     assert draw(1, "j0") != draw(0, "j0")
-
-
-def test_draws_are_even_and_those_of_two_seeds_have_nothing_in_common() -> None:
-    jobs = [f"j{n}" for n in range(6400)]
-    drawn = Counter(draw(1, name) for name in jobs)
-    assert set(drawn) == set(MODELS)
-    assert all(700 < number < 900 for number in drawn.values())
-    pairs = Counter((draw(1, name), draw(2, name)) for name in jobs)
-    assert len(pairs) == len(MODELS) ** 2
-    assert all(60 < number < 140 for number in pairs.values())
-
-
-@pytest.mark.parametrize(("asked", "measured"), [(1, 1), (3, 4), (8, 8), (9, 16), (64, 32)])
-def test_the_size_is_the_next_that_was_measured(asked: int, measured: int) -> None:
-    assert catalogue_size("vgg16", asked) == measured
 
 
 def test_another_job_of_the_same_name_is_not_mistaken_for_the_first() -> None:

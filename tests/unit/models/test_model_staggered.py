@@ -18,12 +18,6 @@ def spec(model: str, size: int, name: str = "a") -> JobSpec:
     return JobSpec(name, 1.0, sizes=(size,), profile=muri_profile(model, size))
 
 
-def test_two_jobs_with_different_bottlenecks_overlap_wholly() -> None:
-    """One loads for 2 s and the other computes for 2 s: in the right order, a cycle is 2 s."""
-    loads, computes = (2.0, 0.0, 0.0), (0.0, 2.0, 0.0)
-    assert min(cycle([loads, computes]), cycle([computes, loads])) == pytest.approx(2.0)
-
-
 def test_a_cycle_is_at_least_the_longest_job_and_at_most_all_one_after_another() -> None:
     for names in combinations_with_replacement(MURI, 3):
         stages = [
@@ -64,27 +58,6 @@ def test_two_jobs_that_load_much_are_predicted_to_pair_best() -> None:
         for names in combinations_with_replacement(MURI, 2)
     }
     assert max(pairs, key=pairs.__getitem__) == ("dqn", "dqn")
-
-
-def test_the_worst_order_is_never_better_than_the_best() -> None:
-    best, worst = StaggeredModel(), StaggeredModel(ordering="worst")
-    for names in combinations_with_replacement(MURI, 3):
-        group = [spec(name, 4) for name in names]
-        assert worst.cycle_s(group) >= best.cycle_s(group)
-
-
-def test_groups_move_at_one_pace_and_alone_a_job_keeps_its_own() -> None:
-    model = StaggeredModel()
-    pair = [spec("bert", 1), spec("dqn", 1, "b")]
-    assert model.together(pair) == (1.0 / model.cycle_s(pair),) * 2
-    assert model.together(pair[:1]) == (1.0 / (0.178 * ALONE),)
-
-
-def test_efficiency_is_stage_time_over_four_resources() -> None:
-    model = StaggeredModel()
-    pair = [spec("bert", 1), spec("dqn", 1, "b")]
-    work = 0.0005 + 0.160 + 0.446 + 0.008
-    assert model.efficiency(pair) == pytest.approx(work / (4 * model.cycle_s(pair)))
 
 
 def held(size: int, turn: int = 0) -> Allocation:

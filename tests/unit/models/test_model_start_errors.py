@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from treadle.models.learning.start_errors import (
     COMPARED_MIN,
-    OPEN_MAX,
-    SEEN_MAX,
-    Kept,
-    Seen,
     StartErrors,
-    quantile,
 )
 
 TEN = [float(100 + 10 * number) for number in range(10)]
@@ -152,40 +147,6 @@ def test_only_the_first_range_of_a_job_counts_and_a_cancelled_job_teaches_nothin
     errors.promise("b", TEN, now=0.0)
     errors.forget(["b"])
     assert not errors.started("b", now=100.0)
-
-
-def test_what_is_kept_is_bounded() -> None:
-    errors = StartErrors()
-    for number in range(OPEN_MAX + 5):
-        errors.promise(f"{number}", [5.0], now=0.0)
-    assert not errors.started(f"{OPEN_MAX}", now=1.0)
-    for number in range(SEEN_MAX + 5):
-        errors.started(f"{number}", now=1.0)
-    assert len(errors.kept.seen) == SEEN_MAX
-    assert StartErrors(errors.kept).kept == errors.kept
-    assert StartErrors(Kept((Seen(0.0, 0.0),) * 1000, 7.0)).kept.share < 1.0
-
-
-def test_quantiles_of_equal_weights_lie_between_neighbours() -> None:
-    ten = [(float(number), 1.0) for number in range(10)]
-    assert quantile(ten, 0.1) == 0.5
-    assert quantile(ten, 0.5) == 4.5
-    assert quantile(ten, 1.0) == 9.0
-    assert quantile([(3.0, 2.0)], 0.9) == 3.0
-    assert quantile([(0.0, 1.0), (1.0, 3.0)], 0.5) == 0.75
-
-
-@given(
-    values=st.lists(st.tuples(st.floats(0.0, 1e8), st.floats(0.01, 10.0)), min_size=1, max_size=40),
-    shares=st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
-)
-def test_quantiles_rise_with_the_share_and_stay_among_the_values(
-    values: list[tuple[float, float]], shares: tuple[float, float]
-) -> None:
-    ordered = sorted(values)
-    low, high = (quantile(ordered, share) for share in sorted(shares))
-    assert ordered[0][0] <= low <= high * (1 + 1e-12)
-    assert high <= ordered[-1][0] * (1 + 1e-12)
 
 
 @given(

@@ -51,7 +51,3 @@ def test_one_step_was_done_when_the_first_is_said() -> None:
     low_s, high_s = span_of_short(pace, sight)
     assert low_s < 600.0 < high_s
     assert (low_s, high_s) == span_of_short(pace)
-
-
-def test_nothing_is_added_where_no_start_was_seen() -> None:
-    assert span_of_short(run(15.0, first_step_s=None)) == span_of_short(run(15.0, first_step_s=0.0))

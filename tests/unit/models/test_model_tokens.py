@@ -9,7 +9,7 @@ from treadle.models import tokens
 from treadle.models.catalogue import MURI, muri_profile
 from treadle.models.scaling import Effects, ScalingModel
 from treadle.models.stages import StageTimes
-from treadle.models.tokens import LANES, Lanes, TokenModel, iteration_times
+from treadle.models.tokens import LANES, Lanes, TokenModel
 
 
 def model(lanes: Lanes = LANES, turn_s: float = 0.0, effects: Effects | None = None) -> TokenModel:
@@ -33,24 +33,10 @@ def relative(specs: list[JobSpec], **options) -> list[float]:
     return [v * s.profile.iteration_s for s, v in zip(specs, chosen.together(specs), strict=True)]
 
 
-def test_jobs_that_use_different_resources_do_not_meet() -> None:
-    assert relative([spec(load=2.0), spec(compute=0.1), spec(sync=3.0)]) == [1.0, 1.0, 1.0]
-
-
 @pytest.mark.parametrize("members", [2, 3, 4, 9])
 def test_jobs_that_only_compute_get_equal_shares(members: int) -> None:
     specs = [spec(compute=0.3)] * members
     assert relative(specs) == pytest.approx([1 / members] * members)
-
-
-def test_a_short_job_is_not_held_to_the_pace_of_a_long_one() -> None:
-    assert relative([spec(compute=0.01), spec(compute=5.0)]) == pytest.approx([0.5, 0.5])
-
-
-def test_two_jobs_that_compute_half_the_time() -> None:
-    """Each finds the other computing half of the time, and then waits as long as it computes."""
-    specs = [spec(load=1.0, compute=1.0), spec(prepare=1.0, compute=1.0)]
-    assert relative(specs) == pytest.approx([2.0 / 2.5, 2.0 / 2.5])
 
 
 def test_three_jobs_by_hand() -> None:
@@ -72,11 +58,6 @@ def test_a_short_stage_waits_for_half_of_a_turn_that_has_begun() -> None:
     fills = spec(compute=10.0)
     assert relative([short, fills])[0] == pytest.approx(1.0 / 1.1)
     assert relative([short, fills], turn_s=0.8)[0] == pytest.approx(1.0 / 1.4)
-
-
-def test_with_as_many_lanes_as_jobs_no_job_waits() -> None:
-    assert relative([spec(prepare=1.0)] * 4) == [1.0] * 4
-    assert relative([spec(compute=2.0)] * 2, lanes=Lanes(device=2)) == [1.0] * 2
 
 
 @pytest.mark.parametrize(("members", "lanes"), [(5, 4), (3, 2), (6, 2), (8, 4)])
@@ -108,13 +89,6 @@ def test_large_groups_are_worked_out_nearly_as_well(monkeypatch: pytest.MonkeyPa
     assert nearly == pytest.approx(exactly, rel=0.08)
 
 
-def test_efficiency_adds_up_the_relative_speeds() -> None:
-    chosen = model()
-    assert chosen.efficiency([spec(compute=2.0)]) == 1.0
-    assert chosen.efficiency([spec(compute=0.1), spec("b", load=7.0)]) == 2.0
-    assert chosen.efficiency([spec(compute=0.1), spec("b", compute=7.0)]) == pytest.approx(1.0)
-
-
 def test_company_and_place_both_count() -> None:
     chosen = model(effects=Effects(across_nodes=0.5))
     two = JobSpec("a", 1.0, sizes=(2,), profile=Profile(compute_s=0.1, size=2))
@@ -139,18 +113,3 @@ def test_jobs_that_know_no_stages_share_as_their_model_does() -> None:
     assert chosen.efficiency([gpt, dqn]) > 1.9
     assert chosen.efficiency([gpt, gpt]) < 1.1
     assert chosen.alone(gpt, 1) == 1.0
-
-
-def test_a_group_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def counted(group, **options) -> list[float]:
-        asked.append(group)
-        return iteration_times(group, **options)
-
-    monkeypatch.setattr(tokens, "iteration_times", counted)
-    chosen = model()
-    a, b = spec("a", compute=2.0), spec("b", load=0.5, compute=0.5)
-    assert chosen.together([a, b]) == chosen.together([b, a])[::-1]
-    assert chosen.efficiency([a, b]) == chosen.efficiency([b, a])
-    assert len(asked) == 1

@@ -12,7 +12,6 @@ from treadle.models.learning.kinds import by_command
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.spread import DOUBT, NODES, TIGHT, spread_of
-from treadle.models.learning.unlike import type_of
 from treadle.models.scaling import ScalingModel
 from treadle.testing.builders import job
 
@@ -30,10 +29,6 @@ def seen(*outcomes: Outcome) -> Knowledge:
     for outcome in outcomes:
         knowledge.observe(KINDS, outcome)
     return knowledge
-
-
-def test_a_type_never_seen_has_no_factor() -> None:
-    assert seen(paced(1, 2.0, A100)).needs.by_type(KINDS) == ()
 
 
 def test_the_speed_on_another_type_is_a_factor_and_leaves_the_curve_alone() -> None:
@@ -55,14 +50,6 @@ def test_lengths_are_counted_as_at_home() -> None:
     whole = Outcome(1, 100.0, whole=True, step_s=0.5, device_type=H200)
     knowledge = seen(paced(1, 2.0, A100), paced(1, 0.5, H200), whole)
     assert knowledge.expect(KINDS, 1).length.quantile(0.5) == pytest.approx(400.0)
-
-
-def test_devices_of_several_types_are_a_type_of_their_own_and_of_lost_nodes_none() -> None:
-    assert type_of(("a",), CLUSTER.nodes) == A100
-    assert type_of(("h", "a"), CLUSTER.nodes) == f"{A100} + {H200}"
-    assert type_of(("a", "gone"), CLUSTER.nodes) == "?"
-    known, lost = paced(1, 2.0, A100), paced(1, 9.0, "?")
-    assert seen(known, lost).needs.by_type(KINDS) == seen(lost, known).needs.by_type(KINDS) == ()
 
 
 def on(node: str) -> Allocation:
