@@ -43,7 +43,6 @@ GIVEN: dict[str, Any] = {  # a value for each type of argument, none of them a d
 FOR_THE_PAGE = {  # what only the web page and the document's readers ask for
     "GET /decisions",
     "GET /openapi.json",
-    "GET /queue",
     "GET /spells",
     "GET /stream",
     "GET /usage/days",

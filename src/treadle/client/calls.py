@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         TokenView,
         UsageRow,
     )
+    from treadle.wire.queue import QueueView
     from treadle.wire.retention import Pruned, PruneRequest
     from treadle.wire.sessions import LinkMade
     from treadle.wire.what_if import WhatIf, WhatIfRequest
@@ -49,6 +50,7 @@ JOBS = "treadle.wire.jobs"
 LEARNED = "treadle.wire.learned"
 MACHINE = "treadle.wire.machine"
 NODES = "treadle.core.machine"
+QUEUE = "treadle.wire.queue"
 RETENTION = "treadle.wire.retention"
 WHAT_IF = "treadle.wire.what_if"
 DIFF_JSON_MAX = 3 * 2**19  # as JSON, of the 2 MiB that a body may have
@@ -266,6 +268,11 @@ def usage(
 def usage_csv(*, since_at: float | None = None, until_at: float | None = None) -> Call[str]:
     """Show device-hours for each user and tenant, as CSV."""
     return _get("/usage", str, format="csv", since_at=since_at, until_at=until_at)
+
+
+def queue() -> Call[QueueView]:
+    """Show who waits for what, and where users and tenants stand."""
+    return _get("/queue", one(QUEUE, "QueueView"))
 
 
 def snapshot() -> Call[dict[str, object]]:

@@ -63,6 +63,7 @@ class Methods:
     events_last = _method(calls.events_last)
     usage = _method(calls.usage)
     usage_csv = _method(calls.usage_csv)
+    queue = _method(calls.queue)
     snapshot = _method(calls.snapshot)
     what_if = _method(calls.what_if)
     learned = _method(calls.learned)

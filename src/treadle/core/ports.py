@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -13,7 +14,7 @@ from treadle.core.events import DeviceClosed, Event
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ranking import Rank
 from treadle.core.reasons import Reason
-from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.snapshot import Schedule, Snapshot, Standing
 from treadle.core.why import Place, reason_of
 from treadle.core.wording import too_large
 
@@ -54,6 +55,8 @@ class Policy(Protocol):
     resizes: bool = False
     # True if it tells CPU slots from GPUs, and gives them only to jobs that can use them.
     knows_slots: bool = False
+    # In which what users used counts half; inf: it does not matter who used how much.
+    half_life_s: float = inf
     # How it chooses among free devices, for those who ask why a job waits; None: any will do.
     place: Place | None = None
 
@@ -82,6 +85,10 @@ class Policy(Protocol):
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:  # noqa: ARG002
         """How many jobs of each asked size wait only because of other tenants' shares."""
         return _NO_JOBS
+
+    def standings(self, snapshot: Snapshot) -> Mapping[str, Standing] | None:  # noqa: ARG002
+        """Where each user with jobs stands; None if it does not matter who has used how much."""
+        return None
 
     def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:  # noqa: ARG002
         """Devices that each tenant is entitled to; None if it has no quotas."""

@@ -33,6 +33,7 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "dependency": ("after", "fails"),  # after: (job or array, id, state); fails: a job
     "array": ("array", "limit", "running", "held", "before"),  # before: not in lists
     "launch": ("because", "in_s"),  # a machine could not launch it
+    "lost-early": ("attempts", "in_s"),  # lost within seconds of their start
     "backoff": ("failures", "in_s"),
     "daemon-draining": (),
     "store": ("because",),
@@ -54,6 +55,7 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "not-lent": ("tenant", "asked", "free"),  # what is free is in quotas: for what can resume
     "reserved": ("for_job", "devices", "in_s"),  # free devices are set aside for another
     "reservation": ("devices", "free", "in_s", "holders"),  # devices are set aside for it
+    "share": ("user", "others"),  # its user has had its share; users whose jobs wait and go first
     "priority": ("count", "priority"),  # count: jobs of a higher priority that wait
     "order": ("first_job", "asked", "free"),  # no job overtakes, and another is first, with `asked`
     "overtaking": ("first_job", "takes_s", "in_s"),  # it would not end before the first can start

@@ -130,6 +130,9 @@ _SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "not-lent": lambda n: f"the free {n.unit}s are in others' quotas, and it cannot resume",
     "reserved": lambda n: f"the free {n.unit}s are reserved for {n.job('for_job')}",
     "reservation": _reservation,
+    "share": lambda n: (
+        f"{n.text('user')} has had a fair share, jobs of {n.listed('others')} go first"
+    ),
     "priority": lambda n: (
         f"{several(n.count('count'), 'job', 'jobs')} of higher priority go first"
         if n.count("count") > 1

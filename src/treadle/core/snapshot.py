@@ -152,3 +152,12 @@ class Schedule:
 
 
 KEEP = Schedule()
+
+
+class Standing(NamedTuple):
+    """Where one user stands among those who have jobs."""
+
+    weight: float
+    used_s: float  # device-seconds, counted less the longer ago they were used
+    entitled: float  # devices
+    wants: int  # devices

@@ -27,12 +27,13 @@ class Spent:
         self.shares = inner.shares
         self.resizes = inner.resizes
         self.knows_slots = inner.knows_slots
+        self.half_life_s = inner.half_life_s
         self.rank = inner.rank
         self.never_fits = inner.never_fits
         self.reason = inner.reason
         self.place = inner.place
         self.held_back = inner.held_back
-        self.quotas = inner.quotas
+        self.quotas, self.standings = inner.quotas, inner.standings
         self.take_over = inner.take_over
 
     @property

@@ -33,6 +33,18 @@ class TenantShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserShare:
+    """Where one user with jobs stands."""
+
+    user: str
+    weight: float
+    used_h: float  # device-hours, counted less the longer ago they were used
+    entitled: float  # devices that its jobs have before others' of equal priority
+    holds: int  # devices
+    waiting: int  # jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFree:
     node: str
     free: int
@@ -58,3 +70,4 @@ class QueueView:
     held_back: int
     shares: tuple[TenantShare, ...]
     fragmentation: Fragmentation
+    users: tuple[UserShare, ...] = described((), "Empty: who used how much does not matter.")

@@ -1,6 +1,7 @@
 """What a job keeps over a restart of the controller: its progress and its turn."""
 
 import asyncio
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -372,4 +373,22 @@ def test_a_controller_that_fails_within_a_step_writes_nothing_of_it(tmp_path: Pa
         check_replay(here)
 
     play_on(there, before, tmp_path)
+    play_on(there, after, tmp_path)
+
+
+def test_what_users_used_is_known_after_a_restart(tmp_path: Path) -> None:
+    """The job ran for two hours before; its user still has a job, so it stands in the queue."""
+    there = world()
+
+    async def before(here: Bench) -> None:
+        await here.runs()
+
+    async def after(here: Bench) -> None:
+        [user] = (await here.live.queue()).users
+        assert (user.user, user.holds, user.entitled) == ("me", 1, 1.0)
+        assert user.used_h == pytest.approx(2.0 * 0.5 ** (1 / 24), rel=0.1)  # by spans of hours
+
+    play_on(there, before, tmp_path)
+    with sqlite3.connect(tmp_path / "treadle.db") as store:
+        store.execute("UPDATE attempts SET started_at = started_at - 7200")
     play_on(there, after, tmp_path)

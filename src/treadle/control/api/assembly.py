@@ -134,7 +134,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     charge, condition = PolicyInCharge(), Condition()
     state = _state(store, settings, charge, belief, cluster, _lost_nodes(kept, engine.nodes()))
     scheduler, jobs, learner = state.scheduler, state.jobs, state.learner
-    restored = restore(store, jobs, scheduler, learner, state.gates, clock.now())
+    restored = restore(store, jobs, scheduler, learner, state.gates, clock.now(), wall())
     ends = EndCompletion(
         jobs,
         learner,

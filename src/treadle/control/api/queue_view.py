@@ -1,7 +1,7 @@
 """The queue as a whole: who waits and when they would start, shares, and free devices."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.api.briefs import Brief, Briefs
@@ -11,7 +11,7 @@ from treadle.control.api.queue_order import all_devices, closed_idle, held_back,
 from treadle.core.job import Job, JobId
 from treadle.core.wording import are, devices, listed, sizes
 from treadle.wire.jobs import StartEstimate
-from treadle.wire.queue import Fragmentation, NodeFree, QueuedJob, QueueView, TenantShare
+from treadle.wire.queue import Fragmentation, NodeFree, QueuedJob, QueueView, TenantShare, UserShare
 
 SHOWN = 100
 NODES_MAX = 200
@@ -36,6 +36,7 @@ def queue_view(context: Context) -> QueueView:
         held_back=len(behind),
         shares=tuple(_shares(context, [scheduler.jobs[job] for job in (*places, *behind)])),
         fragmentation=fragmentation(context),
+        users=tuple(_users(context, Counter(scheduler.jobs[j].spec.owner for j in places))),
     )
 
 
@@ -96,6 +97,25 @@ def _shares(context: Context, waiting: Sequence[Job]) -> list[TenantShare]:
             )
         )
     return _lending(found)
+
+
+def _users(context: Context, waiting: Mapping[str, int]) -> Iterator[UserShare]:
+    """Who is entitled to what; none if it does not matter who has used how much."""
+    scheduler = context.scheduler
+    standings = scheduler.policy.standings(scheduler.snapshot(context.clock.now())) or {}
+    holds = Counter[str]()
+    for job in scheduler.jobs.values():
+        holds[job.spec.owner] += job.size
+    for user in sorted(standings):
+        stands = standings[user]
+        yield UserShare(
+            user=user,
+            weight=stands.weight,
+            used_h=round(stands.used_s / 3600.0, 6),
+            entitled=round(stands.entitled, 3),
+            holds=holds[user],
+            waiting=waiting[user],
+        )
 
 
 def _lending(shares: list[TenantShare]) -> list[TenantShare]:

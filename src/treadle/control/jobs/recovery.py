@@ -1,8 +1,11 @@
 """Restores jobs, the scheduler and gates from the store, as the last controller left them."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
 
 import msgspec
 
@@ -18,12 +21,14 @@ from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.state import Counters, Kept
 from treadle.policies.live.decide import Decision
+from treadle.policies.live.fair import Used
 from treadle.policies.live.patience import Count, Patience
 from treadle.store.store import Store
 
 FIRST_NODES = "first_nodes"
 NODES = "nodes"
 ENGINE, ADDRESS = "engine", "engine_address"  # that ran the jobs of the store last
+_SPANS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # half-lives
 OVERTAKEN = "overtaken"  # how often jobs of several devices were: a restart costs them no turn
 _nodes = msgspec.json.Decoder(tuple[Node, ...])
 _overtaken = msgspec.json.Decoder(dict[JobId, Count])
@@ -44,6 +49,7 @@ def restore(
     learner: JobLearner,
     gates: Gates,
     now: float,
+    wall_at: float,
 ) -> Restored:
     """Fill an empty table and an empty scheduler."""
     kept = store.settings()
@@ -60,8 +66,10 @@ def restore(
     counters = _counters(kept.get("counters", "0 0"))
     reasons = {device: fact.reason for device, fact in closed.items()}
     scheduler.restore(saved, reasons, counters, now)
-    if overtaken := _overtaken.decode(kept.get(OVERTAKEN, "{}")):
-        scheduler.remember(Decision(patience=Patience(overtaken)))
+    overtaken = _overtaken.decode(kept.get(OVERTAKEN, "{}"))
+    used = _used(store, scheduler.policy.half_life_s, now, wall_at)
+    if overtaken or used.device_s:
+        scheduler.remember(Decision(patience=Patience(overtaken), used=used))
     for attempt in store.open_attempts():
         jobs.put_open(attempt)
     begun = (Phase.RUNNING, Phase.PAUSED)
@@ -78,6 +86,18 @@ def restore(
     names = {name for record in waiting for name in (*record.after, *record.after_any)}
     over = stored_states(store, [name for name in names if jobs.state_of(name) is None])
     return Restored(gates.restore(jobs.records, scheduler.blocked, over), closed)
+
+
+def _used(store: Store, half_life_s: float, now: float, wall_at: float) -> Used:
+    """What users have used: of each span before now, as much as is left of its middle."""
+    if half_life_s == inf:
+        return Used(now)
+    sums = defaultdict[str, float](float)
+    for near, far in pairwise(_SPANS):
+        since_at, until_at = wall_at - far * half_life_s, wall_at - near * half_life_s
+        for row in store.usage(since_at, until_at, wall_at):
+            sums[row.owner] += row.allocated_s * 0.5 ** ((near + far) / 2.0)
+    return Used(now, sums)
 
 
 def refuse_other_engine(store: Store, engine: str) -> None:

@@ -12,7 +12,7 @@ from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.ranking import Rank, check_rank
 from treadle.core.reasons import Reason
 from treadle.core.scheduler import Observer, Scheduler
-from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.core.snapshot import KEEP, Schedule, Snapshot, Standing
 from treadle.core.why import reason_of
 from treadle.models.company.belief import CompanyBelief
 from treadle.models.company.record import CompanyRecord
@@ -145,6 +145,12 @@ class Guarded(Wrapper):
         try:
             return self.inner.take_over(memory)
         except Exception:  # likewise; it begins anew, as after a restart
+            return None
+
+    def standings(self, snapshot: Snapshot) -> Mapping[str, Standing] | None:
+        try:
+            return self.inner.standings(snapshot)
+        except Exception:  # likewise
             return None
 
     def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:

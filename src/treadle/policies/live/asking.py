@@ -1,6 +1,10 @@
-"""Asking a policy: about one level of jobs and one pool of devices at a time."""
+"""Asking a policy: about one line of jobs and one pool of devices at a time.
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+Jobs of lower lines make way: at any cost for those of a higher level, if it pays for those of the
+same level who are within their users' shares.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -9,28 +13,30 @@ from treadle.core.job import Job, JobId
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Snapshot
 from treadle.policies.live.costs import Part
-from treadle.policies.live.eligibility import Eligibility, Level, LevelOf, lingers
+from treadle.policies.live.eligibility import Eligibility, Level, lingers
 from treadle.policies.live.plan import Plan
 from treadle.policies.live.pools import Pool, Types, pools_of, shown
 from treadle.policies.live.room import Needs, asks_host
 from treadle.policies.live.sharing import short_of_cores
 from treadle.policies.live.views import view
 
-Key = tuple[Level, Types]  # what a policy is asked about at once
-Question = tuple[Level, Types, Level | None]  # the same, and the highest level that makes way
+Line = tuple[int, int, int]  # of jobs decided about at once: a level, and beyond their users' share
+LineOf = Callable[[Job], Line]
+Key = tuple[Line, Types]  # what a policy is asked about at once
+Question = tuple[Line, Types, Line | None]  # the same, and the highest line that makes way
 Quiet = tuple[object, float]  # what it saw when it changed nothing, and until when that holds
 
 
 class Sight:
-    """Whom the policy may be asked about in a decision: levels of jobs, and pools of devices."""
+    """Whom the policy may be asked about in a decision: lines of jobs, and pools of devices."""
 
     def __init__(
-        self, snapshot: Snapshot, policy: Policy, eligible: Eligibility, level_of: LevelOf
+        self, snapshot: Snapshot, policy: Policy, eligible: Eligibility, line_of: LineOf
     ) -> None:
         self.policy, self.fixed, self.holding = policy, eligible.fixed, eligible.holding
         self.waiting = eligible.in_sight()
-        self.level = {job.id: level_of(job) for job in (*self.holding, *self.waiting)}
-        self.levels = sorted(set(self.level.values()))  # the first first
+        self.line = {job.id: line_of(job) for job in (*self.holding, *self.waiting)}
+        self.lines = sorted(set(self.line.values()))  # the first first
         self.pools = pools_of(snapshot, policy)
 
 
@@ -49,38 +55,38 @@ class Asking:
         self._policy, self._plan = sight.policy, plan
         self._snapshot = plan.snapshot
         self._fixed, self._holding, self._waiting = sight.fixed, sight.holding, sight.waiting
-        self._level, self._levels, self._pools = sight.level, sight.levels, sight.pools
-        self._several = len(sight.levels) * len(sight.pools) > 1
+        self._line, self._lines, self._pools = sight.line, sight.lines, sight.pools
+        self._several = len(sight.lines) * len(sight.pools) > 1
         self._notes, self._quiet, self._aside = notes, quiet, aside
         self.until = inf
         self.notes = dict(notes)
         self.quiet: dict[Question, Quiet] = {}
 
-    def ask(self, level: Level) -> None:
-        """Settle what the policy decides about a level, on what higher ones left."""
+    def ask(self, line: Line) -> None:
+        """Settle what the policy decides about a line, on what higher ones left."""
         for pool, members in self._pools:
-            mine = self._shown(level, members)
+            mine = self._shown(line, members)
             if mine:
-                self._ask_about(level, pool, mine)
-        self._start_in_parts(level)
+                self._ask_about(line, pool, mine)
+        self._start_in_parts(line)
         if any(len(pool.types) > 1 for pool, _ in self._pools) or len(self._pools) > 1:
-            self._start_elsewhere(level)
+            self._start_elsewhere(line)
         if len(self._pools) > 1:
-            self._ask_for_guests(level)
+            self._ask_for_guests(line)
 
-    def go_on(self, level: Level) -> None:
+    def go_on(self, line: Line) -> None:
         """Let jobs that were stopped go on where devices are left."""
         for job in self._holding:
             stopped = self._waits(job.id) and job.id not in self._plan.paused
-            if self._level[job.id] == level and stopped:
+            if self._line[job.id] == line and stopped:
                 self._plan.start_somewhere(job)
 
-    def _ask_about(self, level: Level, pool: Pool, mine: set[JobId]) -> None:
+    def _ask_about(self, line: Line, pool: Pool, mine: set[JobId]) -> None:
         """Jobs of lower levels make way if what is free is too little for those that wait.
 
-        They do so before the policy may stop or shrink jobs of the level itself.
+        They do so before the policy may stop or shrink jobs of the line itself.
         """
-        key, free = (level, pool.types), self._free_in(pool)
+        key, free = (line, pool.types), self._free_in(pool)
         waiting = [job for job in self._waiting if job.id in mine and self._waits(job.id)]
         short = sum(job.spec.sizes[0] for job in waiting) > free
         if short:
@@ -90,16 +96,19 @@ class Asking:
             self._ask_lower(key, pool, waiting)
 
     def _ask_lower(self, key: Key, pool: Pool, waiting: Iterable[Job]) -> None:
-        """The lowest level makes way first, then the next one too, while a job waits."""
+        """The lowest line makes way first, then the next one too, while a job waits."""
         count, lower = pool.cluster.device_count, list[JobId]()
-        for level in reversed([level for level in self._levels if level > key[0]]):
+        for line in reversed([line for line in self._lines if line > key[0]]):
             stuck = {
                 job.id for job in waiting if self._waits(job.id) and job.spec.sizes[0] <= count
             }
-            own = self._who_may_make_way(level)
+            own = self._who_may_make_way(line)
             if stuck and own:
                 lower += own
+                urgent = {*self._plan.urgent}
                 self._ask(key, pool, stuck, lower)
+                if line[:2] == key[0][:2]:
+                    self._plan.urgent = urgent
 
     def in_vain(self, refused: Sequence[Part]) -> set[JobId]:
         """Whom to leave aside if the policy is asked again: what it chose for them was not made."""
@@ -120,7 +129,7 @@ class Asking:
             if job.id in self._aside or job.id in dropped or not self._waits(job.id):
                 continue
             least = job.spec.sizes[0]
-            kind = (least, room.needs(job), job.spec.tenant, self._level[job.id])
+            kind = (least, room.needs(job), job.spec.tenant, self._line[job.id])
             if kind not in tried and room.place(job, least) is not None:
                 return True
             tried.add(kind)
@@ -144,7 +153,7 @@ class Asking:
             return None
         needs = self._plan.room.needs(job)
         assert needs is not None, "it asks for memory or cores"
-        return _Asks(needs, spec.sizes[0], (self._level[job.id], spec.tenant))
+        return _Asks(needs, spec.sizes[0], (self._line[job.id], spec.tenant))
 
     # -- one question -----------------------------------------------------------------------------
 
@@ -156,7 +165,7 @@ class Asking:
                 seen.cluster, (self._snapshot.jobs[name].spec for name in mine), self._policy
             ),
         )
-        basis, question = None, (*key, self._level[lower[-1]] if lower else None)
+        basis, question = None, (*key, self._line[lower[-1]] if lower else None)
         if self._several:  # Otherwise something has changed, or there would be no decision.
             basis, known = _basis(seen), self._quiet.get(question)
             if known is not None and known[0] == basis and self._snapshot.now < known[1]:
@@ -174,20 +183,24 @@ class Asking:
         self._plan.settle(changes, lower, in_order=self._policy.in_order)
 
     def _note(self, key: Key) -> object:
-        """What the policy remembers of this, or of a pool of the same level with these types."""
+        """What the policy remembers of this, or of what is nearest to it of the same level."""
         if key in self.notes:
             return self.notes[key]
-        level, types = key
-        near = [one for one in self._notes if one[0] == level and not set(one[1]).isdisjoint(types)]
-        best = max(near, key=lambda one: len(set(one[1]) & set(types)), default=None)
+        line, types = key
+        near = [
+            one
+            for one in self._notes
+            if one[0][:2] == line[:2] and not set(one[1]).isdisjoint(types)
+        ]
+        best = max(near, key=lambda one: (one[0] == line, len({*one[1]} & {*types})), default=None)
         return None if best is None else self._notes[best]
 
-    def _shown(self, level: Level, members: Mapping[JobId, None] | None) -> set[JobId]:
-        """Jobs of a level and a pool that the policy may start, stop or change."""
+    def _shown(self, line: Line, members: Mapping[JobId, None] | None) -> set[JobId]:
+        """Jobs of a line and a pool that the policy may start, stop or change."""
         found = {
             job.id
             for job in (*self._holding, *self._waiting)
-            if self._level[job.id] == level
+            if self._line[job.id] == line
             and (members is None or job.id in members)
             and job.id not in self._aside
             and job.id not in self._fixed
@@ -205,13 +218,13 @@ class Asking:
             and any(len(tenants.get(device, ())) > 1 for device in held.devices)
         }
 
-    def _who_may_make_way(self, level: Level) -> list[JobId]:
-        """Running jobs of a level that make way for higher ones, the first to be stopped first."""
+    def _who_may_make_way(self, line: Line) -> list[JobId]:
+        """Running jobs of a line that make way for higher ones, the first to be stopped first."""
         now, fixed = self._snapshot.now, self._fixed
         found = [
             job
             for job in self._holding
-            if self._level[job.id] == level
+            if self._line[job.id] == line
             and (job.id not in fixed or lingers(job, now) or self._plan.may_pause(job))
             and self._plan.has(job.id) is not None
         ]
@@ -220,10 +233,9 @@ class Asking:
         return [job.id for job in found]
 
     def lower(self, level: Level) -> list[JobId]:
-        """All that may make way for a level."""
-        return [
-            name for each in self._levels if each > level for name in self._who_may_make_way(each)
-        ]
+        """All that make way for a level at any cost."""
+        lines = [line for line in self._lines if line[:2] > level]
+        return [name for line in lines for name in self._who_may_make_way(line)]
 
     def _free_in(self, pool: Pool) -> int:
         free = self._plan.room.free
@@ -245,7 +257,7 @@ class Asking:
                 return []
         return sorted(reserved or ())
 
-    def _start_in_parts(self, level: Level) -> None:
+    def _start_in_parts(self, line: Line) -> None:
         """Start those next in line that are larger than a node on parts of as few nodes.
 
         Placements give such a job whole nodes. It overtakes no job that waits for those.
@@ -253,33 +265,33 @@ class Asking:
         largest = self._snapshot.cluster.largest_node
         if not self._plan.room.free.total > largest:
             return
-        for job in self._unserved(level):
+        for job in self._unserved(line):
             if job.id in self._aside or not self._plan.start_somewhere(job, above=largest):
                 return
 
-    def _start_elsewhere(self, level: Level) -> None:
+    def _start_elsewhere(self, line: Line) -> None:
         """Start jobs that their own pool had no room for on what is left in others."""
-        for job in self._unserved(level):
+        for job in self._unserved(line):
             shown = job.id not in self._aside
             if shown and not self._plan.start_somewhere(job) and self._policy.in_order:
                 return
 
-    def _unserved(self, level: Level) -> Iterator[Job]:
-        """Waiting jobs of a level that were given nothing."""
-        return (j for j in self._waiting if self._level[j.id] == level and self._waits(j.id))
+    def _unserved(self, line: Line) -> Iterator[Job]:
+        """Waiting jobs of a line that were given nothing."""
+        return (j for j in self._waiting if self._line[j.id] == line and self._waits(j.id))
 
-    def _ask_for_guests(self, level: Level) -> None:
+    def _ask_for_guests(self, line: Line) -> None:
         """Ask each pool about jobs that may use it too and that their own pool did not start."""
         for pool, members in self._pools:
             if members is None:
                 continue
             aside = members.keys() | self._aside
-            others = [job for job in self._unserved(level) if job.id not in aside]
+            others = [job for job in self._unserved(line) if job.id not in aside]
             cluster = self._snapshot.cluster
             guests = {job.id for job in others if pool.is_open(job, cluster)}
             if guests:
-                own = self._shown(level, members)
-                self._ask_about(level, pool, guests | own)
+                own = self._shown(line, members)
+                self._ask_about(line, pool, guests | own)
 
 
 class _Asks(NamedTuple):

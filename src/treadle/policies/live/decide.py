@@ -16,12 +16,13 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.reasons import Reason
-from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.snapshot import Schedule, Snapshot, Standing
 from treadle.models.change_costs import RESTART_S
 from treadle.policies.base.placement import Placement
-from treadle.policies.live.asking import Asking, Key, Question, Quiet, Sight
+from treadle.policies.live.asking import Asking, Key, LineOf, Question, Quiet, Sight
 from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf
+from treadle.policies.live.fair import HALF_LIFE, Fairness, Used
 from treadle.policies.live.fits import never_fits
 from treadle.policies.live.may_pause import MayPause
 from treadle.policies.live.parking import (
@@ -61,6 +62,7 @@ class Decision(NamedTuple):
     refused: tuple[Part, ...] = ()  # changes that do not pay yet
     for_whom: Mapping[JobId, JobId] = {}  # jobs that were stopped or shrunk, while both are there
     in_vain: Mapping[JobId, float] = {}  # jobs chosen without room for them; not shown until then
+    used: Used = Used()  # by users
 
 
 class _Facts(NamedTuple):
@@ -68,6 +70,7 @@ class _Facts(NamedTuple):
 
     snapshot: Snapshot
     before: Decision
+    used: Used
     owed: Entitlements | None
     level_of: LevelOf
     eligible: Eligibility
@@ -102,9 +105,11 @@ class Live(Wrapper):
     tries: also those of which nothing is known, to see what they need.
     restart_s: what a restart is assumed to cost a job of which it was not measured.
     pause: which jobs that keep no checkpoints are paused for others: off, opportunistic or all.
+    fair: how long it takes until what a user used counts half, and perhaps weights of users (1d or
+    1d/alice:2/bob:1; of others 1). off: who has used what is ignored.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # users name them
         self,
         inner: Policy,
         placement: Placement,
@@ -115,6 +120,7 @@ class Live(Wrapper):
         tries: bool = True,
         restart_s: float = RESTART_S,
         pause: str = "opportunistic",
+        fair: str = HALF_LIFE,
     ) -> None:
         if not 0 <= restart_s < inf:
             raise InvalidInputError(f"live restart_s must be 0 or more, not {restart_s:g}")
@@ -122,6 +128,8 @@ class Live(Wrapper):
         self.placement, self.belief = placement.in_parts(), belief
         self.given = parse_quotas("live", quotas)
         self._may_pause, self._restart_s = MayPause(pause), restart_s
+        self.fairness = Fairness(fair)
+        self.half_life_s = self.fairness.half_life_s
         self._sizes = any_size if inner.resizes else fast_enough(belief)
         self._joining = Joining.of(belief, tries=tries) if share else None
         self.shares = share and (inner.shares or self._joining is not None)
@@ -147,11 +155,12 @@ class Live(Wrapper):
         """A policy may begin anew once there are no jobs, so it is told."""
         before, told = remembered(snapshot.memory), self.inner.decide
         notes = {k: told(snapshot._replace(memory=v)).memory for k, v in before.policy.items()}
-        return Schedule(memory=before._replace(policy=notes))
+        return Schedule(memory=before._replace(policy=notes, used=self.used(snapshot)))
 
     def _facts(self, snapshot: Snapshot) -> _Facts:
         """What does not depend on the plan."""
         before, owed = remembered(snapshot.memory), self.entitlements(snapshot)
+        used = self.used(snapshot)
         level_of = by_priority if owed is None else owed.level_of
         company = Company(self.belief, snapshot.now, self._restart_s)
         parking = Parking.of(snapshot, company, before.for_whom)
@@ -166,9 +175,9 @@ class Live(Wrapper):
         entries = patient.entries() if watched else []
         turns = _holding(before.patience.turns, snapshot)
         return _Facts(
-            *(snapshot, before, owed, level_of, eligible),
-            sight=Sight(snapshot, self.inner, eligible, level_of),
-            notes={key: note for key, note in before.policy.items() if key[0] in levels},
+            *(snapshot, before, used, owed, level_of, eligible),
+            sight=Sight(snapshot, self.inner, eligible, self.line_of(snapshot, used, level_of)),
+            notes={key: note for key, note in before.policy.items() if key[0][:2] in levels},
             ousted=ousted_of(eligible, snapshot.now),
             rings=rings_of(snapshot, eligible.holding),
             patient=patient,
@@ -187,7 +196,7 @@ class Live(Wrapper):
         aside: waiting jobs that could not have what the policy chose, and running jobs whose
         change does not pay.
         """
-        snapshot, before, owed, level_of, eligible, sight, *_ = facts
+        snapshot, before, _, owed, level_of, eligible, sight, *_ = facts
         plan = Plan(snapshot, eligible.room.copy(), self._sizes)
         plan.may_pause = self._may_pause
 
@@ -214,15 +223,15 @@ class Live(Wrapper):
         if self._joining is not None:
             self._joining.part(plan, facts.rings)
         refused: tuple[Part, ...] = ()
-        for level in sorted({*sight.levels, *parking.levels(level_of)}):
+        for line in sorted({*sight.lines, *((*level, 0) for level in parking.levels(level_of))}):
             if parking.jobs:
-                parking.go_on(plan, level, level_of, asking.lower(level))
+                parking.go_on(plan, line[:2], level_of, asking.lower(line[:2]))
             settled = plan.changes.copy()
-            asking.ask(level)
-            if owed is not None and level[0] == OWED:
+            asking.ask(line)
+            if owed is not None and line[0] == OWED:
                 owed.enforce(plan, eligible.waiting, eligible.fixed)
             refused += self._taken_back(plan, settled, parking.company)
-            asking.go_on(level)
+            asking.go_on(line)
 
         patience = Patience(reserved=tuple(reserved), turns=reserving.turns)
         return _Draft(plan, asking, patience, refused, asking.in_vain(refused))
@@ -251,6 +260,7 @@ class Live(Wrapper):
             *(eligible.hidden, tuple(left.values())),
             for_whom=_still(facts.before.for_whom, plan) | for_whom,
             in_vain=_chosen_in_vain(first, facts) | facts.in_vain,
+            used=facts.used._replace(holds=_held(plan, eligible)),
         )
         until = min(
             _after_refusals(asking.until, draft.refused, now),
@@ -281,6 +291,16 @@ class Live(Wrapper):
             plan.take_back(part.jobs)
         return refused
 
+    def used(self, snapshot: Snapshot) -> Used:
+        """What users have used until now."""
+        last = remembered(snapshot.memory).used
+        return last.until(snapshot.now, self.fairness.half_life_s) if self.fairness.on else last
+
+    def line_of(self, snapshot: Snapshot, used: Used, level_of: LevelOf) -> LineOf:
+        """Who is decided about first."""
+        beyond = self.fairness.beyond(snapshot, used, resizes=self.inner.resizes)
+        return lambda job: (*level_of(job), int(job.id in beyond))
+
     # -- what a policy is asked besides -----------------------------------------------------------
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
@@ -293,13 +313,19 @@ class Live(Wrapper):
         """Patience outlives a switch of policies, and a restart."""
         before = remembered(memory)
         notes = {key: self.inner.take_over(note) for key, note in before.policy.items()}
-        return Decision(policy=notes, patience=before.patience)
+        return Decision(policy=notes, patience=before.patience, used=before.used)
 
     def entitlements(self, snapshot: Snapshot) -> Entitlements | None:
         """Who is within a quota; None without quotas."""
         if self.given is None:
             return None
         return Entitlements(snapshot, self.given, self.belief, resizes=self.inner.resizes)
+
+    def standings(self, snapshot: Snapshot) -> Mapping[str, Standing] | None:
+        if not self.fairness.on:
+            return None
+        used = self.used(snapshot)
+        return self.fairness.standings(snapshot, used, resizes=self.inner.resizes)
 
     def quotas(self, snapshot: Snapshot) -> Quotas | None:
         return self.inner.quotas(snapshot) if self.given is None else self.given
@@ -308,6 +334,18 @@ class Live(Wrapper):
 def remembered(memory: object) -> Decision:
     """The last decision; an empty one at first and after a restart."""
     return memory if isinstance(memory, Decision) else Decision()
+
+
+def _held(plan: Plan, eligible: Eligibility) -> dict[str, int]:
+    """How many devices each user has once the plan is made."""
+    rows, found = plan.snapshot.jobs, dict[str, int]()
+    names = {job.id: None for job in eligible.holding} | dict.fromkeys(plan.changes)
+    for name in names:
+        held = plan.has(name)
+        if held is not None and name not in plan.paused:
+            owner = rows[name].spec.owner
+            found[owner] = found.get(owner, 0) + held.size
+    return found
 
 
 def _outranked(eligible: Eligibility, level_of: LevelOf) -> Set[JobId]:

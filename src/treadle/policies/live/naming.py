@@ -9,14 +9,14 @@ DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
 LIVE = "live"
 # Parameters that every policy has live; they are written behind the policy's name.
-_COMMON = ("quotas", "share", "tries", "pause")
+_COMMON = ("quotas", "share", "tries", "pause", "fair")
 
 
 def wrapped(text: str) -> str:
     """The policy's name with the live decision around it.
 
-    `quotas`, `share`, `tries` and `pause` behind the policy's name are for all policies, and not
-    one's own; they may also be written behind `+live`, like its other parameters.
+    These parameters behind the policy's name are for all policies, and not one's own; they may also
+    be written behind `+live`, like its other parameters.
     """
     first, *wrappers = parts(text)
     name, _, query = first.partition("?")

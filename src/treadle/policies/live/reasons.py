@@ -19,8 +19,9 @@ from treadle.core.reasons import Number, Reason
 from treadle.core.snapshot import Snapshot
 from treadle.core.why import holders_of, holding
 from treadle.policies.base.suited import usable_by, words_of
+from treadle.policies.live.asking import LineOf
 from treadle.policies.live.costs import Part
-from treadle.policies.live.eligibility import Level, movable
+from treadle.policies.live.eligibility import LevelOf, movable
 from treadle.policies.live.patience import counted, due_at, overtakes_most, reserved_from
 from treadle.policies.live.plan import Plan
 from treadle.policies.live.quotas import LENT, Entitlements, by_priority
@@ -126,8 +127,14 @@ class _Waiting:
     def _owed(self) -> Entitlements | None:
         return self._live.entitlements(self._snapshot)
 
-    def _level_of(self, job: Job) -> Level:
-        return by_priority(job) if self._owed is None else self._owed.level_of(job)
+    @cached_property
+    def _level_of(self) -> LevelOf:
+        return by_priority if self._owed is None else self._owed.level_of
+
+    @cached_property
+    def _line_of(self) -> LineOf:
+        live, snapshot = self._live, self._snapshot._replace(memory=self._last)
+        return live.line_of(snapshot, live.used(snapshot), self._level_of)
 
     # What the decision left behind.
 
@@ -240,19 +247,22 @@ class _Waiting:
         return self._bound() if job.only_on else self._type()
 
     def _priority(self) -> Reason | None:
-        """That jobs of a higher level wait, for which what is free may be needed."""
-        mine, hidden = self._level_of(self._job), self._last.hidden
+        """That jobs of a higher line wait, for which what is free may be needed."""
+        mine, hidden = self._line_of(self._job), self._last.hidden
         waiting = [job for job in self._snapshot.waiting() if job.id not in hidden]
-        higher = [job for job in waiting if self._level_of(job) < mine]
+        higher = [job for job in waiting if self._line_of(job) < mine]
         if not higher:
             return None
+        if all(self._line_of(job)[:2] == mine[:2] for job in higher):
+            others = tuple(dict.fromkeys(job.spec.owner for job in higher))
+            return Reason("share", {"user": self._job.spec.owner, "others": others[:_NODES_MAX]})
         most = max(job.spec.priority for job in higher)
         return Reason("priority", {"count": len(higher), "priority": most})
 
     def _policy(self) -> Reason:
         """The policy's own reason, about the jobs that it sees."""
-        level, notes = self._level_of(self._job), self._last.policy
-        note = next((each for key, each in notes.items() if key[0] == level), None)
+        line, notes = self._line_of(self._job), self._last.policy
+        note = next((each for key, each in notes.items() if key[0] == line), None)
         hidden = [name for name in self._last.hidden if name in self._snapshot.ranking]
         seen = self._snapshot.hiding(hidden) if hidden else self._snapshot
         return self._live.inner.reason(seen._replace(memory=note), self._job.id)

@@ -15,7 +15,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import Policy
 from treadle.core.ranking import Rank
 from treadle.core.reasons import Reason
-from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.snapshot import Schedule, Snapshot, Standing
 
 
 class Note(NamedTuple):
@@ -34,6 +34,7 @@ class Wrapper(Policy):
         self.shares = inner.shares
         self.resizes = inner.resizes
         self.knows_slots = inner.knows_slots
+        self.half_life_s = inner.half_life_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         return self.inner.decide(snapshot)
@@ -52,6 +53,9 @@ class Wrapper(Policy):
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
         return self.inner.held_back(self.inside(snapshot))
+
+    def standings(self, snapshot: Snapshot) -> Mapping[str, Standing] | None:
+        return self.inner.standings(snapshot)
 
     def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:
         return self.inner.quotas(snapshot)
