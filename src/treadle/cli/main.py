@@ -30,6 +30,7 @@ LIVE: dict[str, tuple[str, str]] = {
         "Submit a job: a command, a script or a YAML file.",
     ),
     "run": ("treadle.cli.live.run:run", "Submit a job, print its output, exit as it does."),
+    "shell": ("treadle.cli.live.shell:shell", "Open a shell on devices of your own."),
     "ps": ("treadle.cli.live.ps:ps", "List jobs."),
     "why": ("treadle.cli.live.why:why", "Show why a job is waiting."),
     "logs": ("treadle.cli.live.logs:logs", "Print or follow a job's output."),
