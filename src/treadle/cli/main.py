@@ -104,7 +104,6 @@ STUDY: dict[str, tuple[str, str]] = {
         "treadle.cli.study.profile:profile",
         "Measure what a training job needs, and at which sizes.",
     ),
-    "plan": ("treadle.cli.study.plan:plan", "List a model's execution plans."),
     "classify": ("treadle.cli.study.classify:classify", "Classify a failure from a job's logs."),
     "policies": ("treadle.cli.study.policies:policies", "List the policies."),
 }

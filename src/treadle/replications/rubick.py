@@ -1,7 +1,7 @@
 """Rubick (Zhang et al., MLSys'25), Table 4: 406 jobs on eight servers of eight A800 GPUs.
 
 The published figures are from a real cluster. Here every policy runs in the simulator: the plan
-model of `treadle plan` gives the time of a step, and every change of a running job costs 78 s, the
+model of the catalogue gives the time of a step, and every change of a running job costs 78 s, the
 paper's average. The authors' own simulator is not a reference: it keeps running jobs whose devices
 were taken away, up to 344 GPUs' worth of them on 64.
 

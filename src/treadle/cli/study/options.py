@@ -108,8 +108,8 @@ _RUN_OPTIONS = (
     _chosen(
         "--speeds",
         "scaling",
-        "Speed model: each job's scaling curve, or execution plans for the models that "
-        "`treadle plan` knows.",
+        "Speed model: each job's scaling curve, or execution plans for the models of "
+        "docs/rubick.md.",
         among=SPEEDS,
     ),
     _chosen(

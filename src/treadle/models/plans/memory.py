@@ -47,24 +47,8 @@ class Memory:
     device_gib: float
     host_gib: float
 
-    def excess_gib(self, room: Room) -> float:
-        """How much memory is missing, on the device plus on its host; 0 if it fits."""
-        device = max(0.0, self.device_gib - room.usable_gib)
-        return device + max(0.0, self.host_gib - room.host_gib)
-
-    def problem(self, room: Room) -> str:
-        """Why this does not fit, as a sentence; empty if it fits."""
-        if self.device_gib > room.usable_gib:
-            return (
-                f"it needs {self.device_gib:.1f} GiB on each device, which has "
-                f"{room.usable_gib:.1f} of {room.device_gib:g} GiB to give"
-            )
-        if self.host_gib > room.host_gib:
-            return (
-                f"it needs {self.host_gib:.1f} GiB of its host for each device, "
-                f"which has {room.host_gib:g} GiB to give"
-            )
-        return ""
+    def fits(self, room: Room) -> bool:
+        return self.device_gib <= room.usable_gib and self.host_gib <= room.host_gib
 
 
 def memory(facts: ModelFacts, plan: Plan, size: int) -> Memory:

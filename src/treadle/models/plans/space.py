@@ -27,11 +27,7 @@ class Candidate:
     plan: Plan
     iteration_s: float
     memory: Memory
-    problem: str = ""  # why it cannot run, as a sentence; empty if it can
-
-    @property
-    def feasible(self) -> bool:
-        return not self.problem
+    feasible: bool = True  # it fits
 
 
 def shape_of(allocation: Allocation) -> Shape:
@@ -101,7 +97,7 @@ def candidates(
     for plan in legal_plans(model.facts, nodes, micro_batches=micro_batches):
         needed = memory(model.facts, plan, sum(nodes))
         seconds = model.iteration_s(plan, nodes, cores=cores)
-        found.append(Candidate(plan, seconds, needed, needed.problem(limits)))
+        found.append(Candidate(plan, seconds, needed, needed.fits(limits)))
     # Among equals the fewest micro-batches, then the least memory: the simplest to run.
     found.sort(
         key=lambda c: (
