@@ -7,6 +7,4 @@ the one list. A child then begins in hundredths of a second, where importing tor
 import multiprocessing
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(
-    ["tests.store.dying", "treadle.store.upgrade", "psycopg", "tests.train.preload"]
-)
+context.set_forkserver_preload(["tests.store.dying", "psycopg", "tests.train.preload"])

@@ -226,7 +226,7 @@ def test_no_module_of_the_product_is_there_for_tests_alone() -> None:
         return bool(by_name - {source.module}) or (loads_by_name and stem in names)
 
     exempt = re.compile(
-        r"__(init|main)__\.py$|/testing/|/migrations/|/cli/entry\.py$"
+        r"__(init|main)__\.py$|/testing/|/cli/entry\.py$"
         # For scripts of users: examples/recipes.
         r"|/train/integrations/"
     )

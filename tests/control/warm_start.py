@@ -26,7 +26,7 @@ from typing import IO, NoReturn
 ROOT = Path(__file__).parents[2]
 LOADED = (
     *("treadle.cli.entry", "treadle.cli.live.up", "treadle.server.daemon", "treadle.server.run"),
-    *("treadle.engines.clusters.here", "treadle.store.upgrade", "sqlalchemy.dialects.sqlite"),
+    *("treadle.engines.clusters.here", "sqlalchemy.dialects.sqlite"),
     *("uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.on"),
 )
 MESSAGE_BYTES_MAX = 1 << 17

@@ -30,18 +30,6 @@ def test_an_empty_store_answers_every_question_with_nothing(store: Store) -> Non
     assert [store.usage(0, None, 10), store.profiles(9), store.jobs(JobFilter())] == [[], [], []]
 
 
-def test_rows_come_back_as_they_were_written(store: Store) -> None:
-    store.write(EVERYTHING)
-    assert store.active() == [JOB]
-    assert store.job("a") == JOB
-    assert store.attempts("a") == store.open_attempts() == [ATTEMPT]
-    assert store.profiles(9) == [PROFILE]
-    assert store.tokens() == [TOKEN]
-    assert store.key("ada", "k1") == KEY
-    assert store.settings() == {"policy": "fifo"}
-    assert store.secret("a") == b"\x00\xffsealed"
-
-
 def test_the_ids_of_a_batch_ascend_by_one_and_go_on_after_a_reopening(url: str) -> None:
     with Store.open(url) as store:
         assert store.write(Batch(journal=[LINE, LINE, LINE])) == (1, 2, 3)
@@ -52,42 +40,12 @@ def test_the_ids_of_a_batch_ascend_by_one_and_go_on_after_a_reopening(url: str) 
         assert store.write(Batch(journal=[LINE])) == (5,)
 
 
-def test_an_empty_batch_is_written_too(store: Store) -> None:
-    assert store.write(Batch()) == ()
-
-
-def test_a_row_of_a_known_key_replaces_what_was_there(store: Store) -> None:
-    store.write(EVERYTHING)
-    done = JOB._replace(state="done", ended_at=2000.0, row=None)
-    over = ATTEMPT._replace(ended_at=2000.0, busy=0.25, failed=True, devices=())
-    store.write(Batch(jobs=[done], attempts=[over], settings={"policy": "las"}))
-    assert store.job("a") == done
-    assert store.attempts("a") == [over]
-    assert store.setting("policy") == "las"
-    assert store.active() == []
-    assert store.open_attempts() == []
-
-
 def test_of_too_many_profiles_those_that_changed_last_stay(store: Store) -> None:
     rows = [PROFILE._replace(key=f"{age}", changed_at=1000.0 - age) for age in range(7)]
     store.write(Batch(profiles=rows))
     assert store.prune(keys_before_at=0.0, tokens_before_at=0.0, profiles=7) == 0
     assert store.prune(keys_before_at=0.0, tokens_before_at=0.0, profiles=3) == 4
     assert store.profiles(99) == rows[:3]
-
-
-def test_of_two_rows_with_one_key_in_a_batch_the_later_one_stays(store: Store) -> None:
-    later = JOB._replace(state="running")
-    store.write(Batch(jobs=[JOB, later]))
-    assert store.active() == [later]
-
-
-def test_secrets_of_forgotten_jobs_are_gone_even_if_the_same_batch_brings_them(
-    store: Store,
-) -> None:
-    store.write(Batch(secrets={"a": b"1", "b": b"2"}))
-    store.write(Batch(secrets={"c": b"3"}, forgotten=["a", "c", "unknown"]))
-    assert [store.secret(name) for name in "abc"] == [None, b"2", None]
 
 
 def test_active_jobs_come_by_number_and_member(store: Store) -> None:
@@ -180,11 +138,6 @@ def test_usage_is_clipped_to_the_window_and_counts_open_attempts_until_now(store
         UsageSum("ada", "vision", 3, 100.0 + 10.0 + 10.0, 50.0, 10.0),
         UsageSum("bob", "vision", 1, 0.0, None, 0.0),
     ]
-
-
-def test_usage_without_an_end_counts_until_now(store: Store) -> None:
-    store.write(Batch(attempts=[attempt("a", 1, ended_at=1010.0), attempt("a", 2)]))
-    assert store.usage(0.0, None, 1005.0) == [UsageSum("ada", "vision", 1, 20.0, None, 0.0)]
 
 
 @pytest.mark.parametrize("since_at", [0.0, 1000.0])

@@ -26,9 +26,6 @@ class Backend(Protocol):
         written: a transaction was committed just now.
         """
 
-    def set_aside(self, revision: str) -> None:
-        """Keep a copy of the data before it is upgraded to that revision."""
-
     def waits(self, error: DBAPIError) -> bool:
         """Whether the error passes by itself: a lock, a server that restarts."""
 

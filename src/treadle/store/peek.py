@@ -1,4 +1,4 @@
-"""A look at a store without opening it: nothing is locked, upgraded or written.
+"""A look at a store without opening it: nothing is locked or written.
 
 `treadle doctor` asks while a daemon may have the store open, or when it cannot be opened.
 """
@@ -16,7 +16,7 @@ from treadle.store import identity, schema
 from treadle.store.address import path_of, postgresql_url
 from treadle.store.bond import BondedFolder, bonded_folder
 from treadle.store.errors import StoreError, first_line
-from treadle.store.migrate import revision_of
+from treadle.store.revision import revision_of
 
 WAIT_S = 5
 CHECKED_BYTES_MAX = 256 * 2**20  # a larger file is not read as a whole: that would take long

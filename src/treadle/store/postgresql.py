@@ -85,9 +85,6 @@ class PostgresqlBackend:
     def verify(self, *, written: bool) -> None:
         """Nothing: a session stays with its database, and a new one looks at the store's id."""
 
-    def set_aside(self, revision: str) -> None:
-        """Nothing: backups of a server's database are its administrator's task."""
-
     def waits(self, error: DBAPIError) -> bool:
         return _lost(error) or _state(error).startswith(_WAITS)
 

@@ -2,8 +2,8 @@
 
 Column names and their order are those of the rows in `rows.py`, so that a row of the database is a
 row of ours. Bodies are JSON and kept as text, so that they can be read in a database shell.
-Text is compared by code point on both databases. A new store gets these tables. Change one and
-write the migration that does the same to a store that is there.
+Text is compared by code point on both databases. A new store gets these tables. Once there is a
+release, change one and write the upgrade that does the same to a store that is there.
 """
 
 import json

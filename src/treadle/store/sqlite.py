@@ -7,7 +7,6 @@ to the disk (`synchronous = FULL`): a job whose submission was confirmed survive
 import os
 import sqlite3
 import stat
-from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
@@ -16,7 +15,6 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from treadle.core.errors import InvalidInputError
-from treadle.files import replacing
 from treadle.store.deadline import Deadline
 from treadle.store.errors import StoreError
 from treadle.store.filelock import FileLock
@@ -91,22 +89,6 @@ class SqliteBackend:
             )
         if written and self._log is None:
             self._log = _mark(log)
-
-    def set_aside(self, revision: str) -> None:
-        """Copy the file and its log to `<name>.before-<revision>`, completely or not at all."""
-        copy = self._path.with_name(f"{self._path.name}.before-{revision}")
-        unfinished = copy.with_name(copy.name + ".unfinished")
-        try:
-            with (
-                replacing(copy, mode=0o600, sync=True, draft=unfinished.name),
-                closing(sqlite3.connect(self._path)) as source,
-                closing(sqlite3.connect(unfinished)) as target,
-            ):
-                source.backup(target)
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"cannot copy the store {self.name} before its upgrade: {error}", retryable=True
-            ) from error
 
     def waits(self, error: DBAPIError) -> bool:
         return _code(error) in _WAITS

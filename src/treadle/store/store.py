@@ -84,7 +84,7 @@ class Store:
         patience_s: float = PATIENCE_S,
         lock_wait_s: float = LOCK_WAIT_S,
     ) -> Self:
-        """Open, make or upgrade the store at the URL and become its only controller.
+        """Open or make the store at the URL and become its only controller.
 
         The hook is for tests: it is called with the name of each point of a transaction.
         """

@@ -20,7 +20,7 @@ from treadle.store.backend import Backend
 from treadle.store.check import check
 from treadle.store.deadline import Deadline
 from treadle.store.errors import StoreError, first_line
-from treadle.store.migrate import migrate
+from treadle.store.revision import make_or_check
 from treadle.store.rows import Batch
 from treadle.store.statements import CLAIM, Group, Statements
 
@@ -55,7 +55,7 @@ class Writer:
         self._closed = False
 
     def open(self, deadline: Deadline) -> None:
-        """Become the only writer, upgrade the tables, and find where the journal ends."""
+        """Become the only writer, make the tables, and find where the journal ends."""
         while True:
             try:
                 self._take_over(self._connected(deadline))
@@ -203,7 +203,7 @@ class Writer:
 
     def _take_over(self, connection: Connection) -> None:
         with connection.begin():
-            migrate(connection, self._backend.name, set_aside=self._backend.set_aside)
+            make_or_check(connection, self._backend.name)
             self.identity = identity.found(connection) or identity.make(connection)
             given = connection.execute(select(schema.writer.c.line)).scalar() or 0
             found = connection.execute(select(func.max(schema.journal.c.id))).scalar() or 0

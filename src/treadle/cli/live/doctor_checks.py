@@ -162,8 +162,8 @@ def _store(patient: Patient) -> tuple[Peeked | None, Finding]:
         return None, Finding("store", ok=False, text=text)
     if there is None:
         return None, Finding("store", ok=True, text=f"{name} does not exist yet")
-    if there.revision > REVISION:
-        text = f"{name} was written by a newer Treadle (revision {there.revision}); install that"
+    if there.revision != REVISION:
+        text = f"{name} was written by another Treadle (revision {there.revision}); install that"
         return there, Finding("store", ok=False, text=text)
     if there.damage:
         text = f"{name} is damaged ({there.damage}); put it back from a backup"

@@ -383,7 +383,6 @@ def _run_here(options: Mapping[str, Any]) -> int:
     from treadle.server.daemon import DaemonSettings, run_daemon  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     # Jobs inherit this environment, and must not see the store's password.
     os.environ.pop(STORE_VARIABLE, None)
     tls = None

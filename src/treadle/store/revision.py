@@ -1,36 +1,26 @@
-"""Make the tables, or upgrade them to the revision that this Treadle knows.
+"""Make the tables of a new store; refuse a store with others than this Treadle's.
 
-Alembic is imported only if there is something to do: importing it takes longer than opening the
-store.
+There is one revision so far. The first Treadle with another one is to upgrade what is there.
 """
-
-from collections.abc import Callable
-from pathlib import Path
 
 from sqlalchemy import Column, Connection, Inspector, MetaData, String, Table, inspect, text
 
 from treadle.store.errors import StoreError
 from treadle.store.schema import REVISION, REVISION_TABLE, metadata
 
-SCRIPTS = Path(__file__).parent / "migrations"
 
-
-def migrate(connection: Connection, name: str, *, set_aside: Callable[[str], None]) -> None:
-    """Upgrade the store; refuse one that is newer, and another program's database."""
+def make_or_check(connection: Connection, name: str) -> None:
+    """Refuse a store of another Treadle, and another program's database."""
     found = revision_of(connection)
-    if found == REVISION:
-        return None
     if found is None:
         _refuse_foreign_tables(inspect(connection), name)
-        return _make(connection)
-    if not _known(found):
+        _make(connection)
+    elif found != REVISION:
         raise StoreError(
-            f"the store {name} was written by a newer Treadle (revision {found}, this one knows "
+            f"the store {name} was written by another Treadle (revision {found}, this one knows "
             f"{REVISION}); install that Treadle or name another store",
             retryable=False,
         )
-    set_aside(REVISION)
-    return upgrade(connection, REVISION)
 
 
 def revision_of(connection: Connection) -> str | None:
@@ -41,25 +31,14 @@ def revision_of(connection: Connection) -> str | None:
     return None if found is None else str(found)
 
 
-def upgrade(connection: Connection, revision: str, *, scripts: Path = SCRIPTS) -> None:
-    from treadle.store.upgrade import run  # noqa: PLC0415  It loads alembic.
-
-    run(connection, revision, scripts=scripts)
-
-
 def _make(connection: Connection) -> None:
-    """The tables of the schema, and their revision as alembic keeps it."""
+    """The tables of the schema, and their revision."""
     revision = Table(
         REVISION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True)
     )
     metadata.create_all(connection)
     revision.create(connection)
     connection.execute(revision.insert().values(version_num=REVISION))
-
-
-def _known(revision: str) -> bool:
-    # Revisions are numbers with leading zeros, so that they sort as text.
-    return len(revision) == len(REVISION) and revision.isdigit() and revision < REVISION
 
 
 def _refuse_foreign_tables(inspector: Inspector, name: str) -> None:
