@@ -22,10 +22,9 @@ OFF_S = 5.0  # the machine may be slow; a lapse was 10 s and more
 
 
 class Said(NamedTuple):
-    """The middle of when a job was said to end, by this process's clock, and by what."""
+    """The middle of when a job was said to end, by this process's clock."""
 
     at: float
-    because: str
 
 
 def said(daemon: Daemon, job: str) -> Said:
@@ -33,7 +32,14 @@ def said(daemon: Daemon, job: str) -> Said:
     assert end is not None
     assert end.low_s is not None, end
     assert end.high_s is not None
-    return Said(time.monotonic() + (end.low_s + end.high_s) / 2, end.because)
+    return Said(time.monotonic() + (end.low_s + end.high_s) / 2)
+
+
+def on_record(daemon: Daemon, job: str) -> float:
+    """The last step that is written down."""
+    events = daemon.client.events_last(job=job, limit=1000).events
+    steps = [event.body["progress"]["step"] for event in events if event.kind == "JobProgressed"]  # type: ignore[index]
+    return steps[-1] if steps else 0.0
 
 
 def test_u14_progress_and_ends_go_on_after_the_daemon_was_killed() -> None:
@@ -45,7 +51,7 @@ def test_u14_progress_and_ends_go_on_after_the_daemon_was_killed() -> None:
         request = JobRequest(command=("sleep", "600"), workdir="/", estimate_s=300.0)
         silent = here.client.submit(request).id
         here.reached(State.RUNNING, reports, silent)
-        until(lambda: (found := here.view(reports).progress) and found.step == 60.0)
+        until(lambda: on_record(here, reports) == 60.0)
         before = {job: said(here, job) for job in (reports, silent)}
         here.kill()
         here.start()
@@ -53,6 +59,6 @@ def test_u14_progress_and_ends_go_on_after_the_daemon_was_killed() -> None:
         assert progress is not None
         assert progress.step == 60.0
         for job, earlier in before.items():
-            later = said(here, job)
-            assert later.because == earlier.because
-            assert abs(later.at - earlier.at) < OFF_S
+            # Until it reports again, its speed is what its record says, and not measured.
+            off_s = OFF_S + 0.2 * (earlier.at - time.monotonic())
+            assert abs(said(here, job).at - earlier.at) < off_s

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -399,30 +398,6 @@ def test_a_folder_that_was_moved_starts_where_it_is(
     daemon.state = folder / "moved"
     daemon.start()
     assert daemon.view("1").state is State.SUCCEEDED
-
-
-def test_up_without_a_folder_goes_on_in_the_last_one_of_its_socket(folder: Path) -> None:
-    """1. up --state DIR. 2. The daemon is killed. 3. A plain up opens DIR, and says so."""
-    state, home = folder / "state", folder / "home"
-    first = treadle("up", "--devices", "2", "--state", str(state), socket=folder / "s", home=home)
-    assert first.returncode == 0, first
-    try:
-        with Client(f"unix:{folder / 's'}") as client:
-            client.submit(JobRequest(command=("true",), workdir="/", held=True))
-            pid = client.status().pid
-        os.kill(pid, signal.SIGKILL)
-        until(lambda: not _lives(pid))
-        again = treadle("up", socket=folder / "s", home=home)
-        assert again.returncode == 0, again
-        assert f"using the state folder of the last treadle up on this socket: {state}" in (
-            again.stderr
-        )
-        with Client(f"unix:{folder / 's'}") as client:
-            assert client.status().state_folder == str(state)
-            assert len(client.job_page().jobs) == 1
-    finally:
-        assert treadle("down", "--cancel", "-y", socket=folder / "s", home=home).returncode == 0
-    until(lambda: not answers(folder / "s"))
 
 
 def _lives(pid: int) -> bool:

@@ -4,7 +4,7 @@ A job that reports for itself (treadle.report) is not read: its word is better t
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from treadle.control.learning import progress_lines
@@ -78,9 +78,12 @@ class ProgressWatch:
         for name in [name for name in self._told_at if name not in rows]:
             del self._told_at[name]
             self._untold.discard(name)
-        # One that was paused says nothing more, and what it has said must outlive this process.
+        # A job may say nothing for long after this, or be paused: it must outlive this process.
+        now = self._clock.now()
         for fact in self._untold_of(
-            n for n in self._untold if n in rows and rows[n].phase is Phase.PAUSED
+            n
+            for n in self._untold
+            if now - self._told_at.get(n, -TELL_S) >= TELL_S or _rests(rows, n)
         ):
             self._tell(fact)
         self._losses.keep(self._scheduler.jobs)
@@ -213,6 +216,7 @@ class ProgressWatch:
         facts: list[Event] = []
         for name in sorted(names):
             self._untold.discard(name)
+            self._told_at[name] = self._clock.now()
             row, said = self._scheduler.jobs.get(name), self._learner.progress(name)
             if row is None or row.phase not in {Phase.RUNNING, Phase.PAUSED} or said is None:
                 continue
@@ -246,3 +250,7 @@ def _company(scheduler: Scheduler, row: Job) -> tuple[JobId, ...]:
     held = () if row.allocation is None else row.allocation.devices
     names = {name for device in held for name in tenants.get(device, {}).values()}
     return tuple(sorted(names - {row.id}))
+
+
+def _rests(rows: Mapping[JobId, Job], job: JobId) -> bool:
+    return job in rows and rows[job].phase is Phase.PAUSED
