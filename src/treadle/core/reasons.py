@@ -33,7 +33,6 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "dependency": ("after", "fails"),  # after: (job or array, id, state); fails: a job
     "array": ("array", "limit", "running", "held", "before"),  # before: not in lists
     "launch": ("because", "in_s"),  # a machine could not launch it
-    "lost-early": ("attempts", "in_s"),  # lost within seconds of their start
     "backoff": ("failures", "in_s"),
     "daemon-draining": (),
     "store": ("because",),

@@ -51,7 +51,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPage:
-    """The newest decisions, oldest first, also of the daemons before this one."""
+    """The newest decisions of this daemon, oldest first."""
 
     decisions: tuple[Decision, ...]
     next: int  # the id to go on after

@@ -5,16 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.store.made import attempt
-from tests.unit.control.memory import ME, Bench, play_on, playing
-from treadle.control.api import decisions
+from tests.unit.control.memory import ME, Bench, playing
 from treadle.control.api.decision_causes import Happened, cause, happened, swaps_of
-from treadle.control.api.decisions import KeptDecisions, read, text_of
 from treadle.control.api.spells import Now
 from treadle.control.api.usage_days import days_of
 from treadle.control.loop import wall
 from treadle.core.cluster import Device, Node
 from treadle.core.events import DeviceOpened, JobFinished, JobStarted, NodeJoined
-from treadle.engines.memory_world import MemoryWorld
 from treadle.store.rows import AttemptRow, Batch
 from treadle.store.store import Store
 from treadle.wire.decisions import Decision, DecisionChange
@@ -73,36 +70,6 @@ def decision(number: int, because: str = "") -> Decision:
         waiting=0,
         free=0,
     )
-
-
-def test_the_reason_of_a_start_is_known_to_the_next_daemon(tmp_path: Path) -> None:
-    world = MemoryWorld.of(Node("here", 2, "none"))
-
-    async def starts(here: Bench) -> None:
-        await here.runs()
-
-    async def goes_on(here: Bench) -> None:
-        page = here.live.decisions()
-        [change] = page.decisions[0].changes
-        assert change.because == "me submitted job 1 for 1 device"
-        await here.runs()
-        while not (later := here.live.decisions(after=page.next).decisions):
-            await here.settle()
-        assert later[0].id > page.next, "ids go on"
-
-    play_on(world, starts, tmp_path)
-    play_on(world, goes_on, tmp_path)
-
-
-def test_of_too_many_the_newest_are_kept_and_from_when_on_is_said(monkeypatch) -> None:
-    one = len(text_of(KeptDecisions(0.0, 1, 0, (decision(1),))))
-    monkeypatch.setattr(decisions, "BYTES_MAX", 3 * one)
-    made = tuple(decision(number) for number in range(1, 10))
-    found = read(text_of(KeptDecisions(0.5, 9, 4, made)), 100.0)
-    assert 2 <= len(found.decisions) <= 4
-    assert found.decisions[-1] == made[-1]
-    assert found.since_at == found.decisions[0].at
-    assert (found.last_id, found.others) == (9, 4)
 
 
 @playing(devices=2, policy="fifo")

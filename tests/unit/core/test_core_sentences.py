@@ -146,7 +146,6 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
         {"array": "7", "limit": 2, "running": 0, "held": ()},
     ],
     "launch": [{"because": "no processes are left", "in_s": 8.0}],
-    "lost-early": [{"attempts": 5, "in_s": 8.0}],
     "daemon-draining": [{}],
     "store": [{"because": "disk full"}],
     "machine": [{"because": "this machine cannot launch jobs"}],

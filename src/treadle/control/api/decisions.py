@@ -1,7 +1,7 @@
 """What was decided lately: the differences, what led to each (decision_causes.py), CPU time.
 
-Only decisions that changed something are kept, the newest of them, and the others are counted. They
-are one setting of the store, written now and then, so that reasons outlive the daemon.
+Only decisions that changed something are kept, the newest of them, in memory; the others are
+counted.
 """
 
 from collections import deque
@@ -15,7 +15,6 @@ from treadle.control.api.decision_causes import ENDS, Happened, cause, happened,
 from treadle.control.api.history import sentence
 from treadle.control.api.queue_order import free_devices, waiting_jobs
 from treadle.control.api.sentences import Said
-from treadle.control.api.written_slowly import WrittenSlowly
 from treadle.control.jobs import job_of
 from treadle.control.loop import wall
 from treadle.core.actions import Action, Start, Stop
@@ -32,39 +31,6 @@ from treadle.wire.decisions import Decision, DecisionChange, DecisionPage
 KEPT = 500
 EVENTS_KEPT = 12  # of those that caused a decision; the others are counted
 CHANGES_MAX = 200  # of one decision that are kept
-DECISIONS = "decisions"  # the setting
-BYTES_MAX = 512 * 1024
-
-
-class KeptDecisions(msgspec.Struct):
-    """What the next daemon goes on with."""
-
-    since_at: float  # from when on they are known
-    last_id: int = 0
-    others: int = 0
-    decisions: tuple[Decision, ...] = ()
-
-
-_decoder = msgspec.json.Decoder(KeptDecisions)
-
-
-def read(text: str | None, now_at: float) -> KeptDecisions:
-    """What was kept; nothing if it cannot be read, as after a change of its format."""
-    try:
-        return _decoder.decode(text) if text else KeptDecisions(now_at)
-    except msgspec.MsgspecError:
-        return KeptDecisions(now_at)
-
-
-def text_of(kept: KeptDecisions) -> str:
-    """As many of the newest as there is room for."""
-    room, first = BYTES_MAX, len(kept.decisions)
-    while first and (room := room - len(msgspec.json.encode(kept.decisions[first - 1]))) > 0:
-        first -= 1
-    since_at = kept.decisions[first].at if 0 < first < len(kept.decisions) else kept.since_at
-    shown: Sequence[Decision] = kept.decisions[first:]
-    found = msgspec.structs.replace(kept, decisions=tuple(shown), since_at=since_at)
-    return msgspec.json.encode(found).decode()
 
 
 class Decisions:
@@ -80,10 +46,7 @@ class Decisions:
         self._happened = 0  # since the last decision
         self._reserved: frozenset[JobId] = frozenset()  # jobs, by the last decision
         self._just: tuple[float, Sequence[Action], str] | None = None
-        kept = read(context.store.setting(DECISIONS), wall())
-        self._kept.extend(kept.decisions)
-        self._last_id, self._others, self._since_at = kept.last_id, kept.others, kept.since_at
-        self._writing = WrittenSlowly(DECISIONS, self._newest_id())
+        self._last_id, self._others, self._since_at = 0, 0, wall()
         self._policy = context.charge.policy  # at the last decision
 
     def page(self, *, after: int = 0, limit: int = 100, job: str = "") -> DecisionPage:
@@ -133,16 +96,8 @@ class Decisions:
         self._let_go.clear()
         self._happened = 0
 
-    def unwritten(self, now: float, *, last: bool = False) -> dict[str, str]:
-        """What the store is to keep."""
-        return self._writing.due(self._newest_id(), self._text, now, last=last)
-
     def _newest_id(self) -> int:
         return self._kept[-1].id if self._kept else 0
-
-    def _text(self) -> str:
-        kept = KeptDecisions(self._since_at, self._last_id, self._others, tuple(self._kept))
-        return text_of(kept)
 
     # -- making one -------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from treadle.control.jobs import (
     ARRAY,
     COMPANY,
     DEPENDENCY,
-    LOST,
     MACHINE,
     USER,
     first_cluster,
@@ -320,7 +319,6 @@ _HOLDERS = {
     DEPENDENCY: "by the jobs that it starts after",
     ARRAY: "by the limit of its array",
     MACHINE: "because it could not be launched",
-    LOST: "for a while, because its last attempts were lost within seconds of their start",
     COMPANY: "because it makes no progress while it shares its devices",
 }
 

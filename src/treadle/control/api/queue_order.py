@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from treadle.control.api.context import Context
-from treadle.control.jobs import ARRAY, LOST, MACHINE, JobRecord
+from treadle.control.jobs import ARRAY, MACHINE, JobRecord
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.device_types import Nodes, devices_on
 from treadle.core.job import Job, JobId
@@ -15,7 +15,7 @@ STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 WAITS = frozenset({Phase.WAITING, Phase.PAUSED})
 _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what it had
 # For these reasons a job is not held: it waits for a machine, or for others of its array.
-_LATE = frozenset({MACHINE, LOST, ARRAY})
+_LATE = frozenset({MACHINE, ARRAY})
 
 
 def free_devices(scheduler: Scheduler, job: Job | None = None) -> int:

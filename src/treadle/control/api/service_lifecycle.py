@@ -211,7 +211,6 @@ class Life:
         await self._keep_settings()
         self._respec()
         context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
-        context.inbox.tell(*context.gates.losses.over(context.jobs.records, context.clock.now()))
         await self._note_trouble()
         if context.condition.draining and not self._busy():
             self.stopped.set()
@@ -248,8 +247,7 @@ class Life:
         if context.condition.store_error:
             return
         now = context.clock.now()
-        settings = self._decisions.unwritten(now, last=last)
-        settings |= self._fragmented.unwritten(now, last=last)
+        settings = self._fragmented.unwritten(now, last=last)
         if settings:
             await context.commit.write(Batch(settings=settings))
 

@@ -15,7 +15,7 @@ from treadle.control.api.queue_order import (
     free_devices,
     idle_devices,
 )
-from treadle.control.jobs import ARRAY, DEPENDENCY, LOST, MACHINE, PROBABLY, USER, JobRecord
+from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, PROBABLY, USER, JobRecord
 from treadle.control.loop import wall
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
@@ -55,9 +55,6 @@ def _late(context: Context, record: JobRecord) -> Reason | None:
         if (found := context.gates.refusals.of(record.id)) is None:
             return because("launch")
         return because("launch", because=found.sentence, in_s=max(0.0, found.until_s - now))
-    if LOST in held:
-        again_s = {} if record.again_s is None else {"in_s": max(0.0, record.again_s - now)}
-        return because("lost-early", attempts=record.early_losses, **again_s)
     return None
 
 

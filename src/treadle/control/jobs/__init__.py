@@ -4,7 +4,6 @@ from treadle.control.jobs.attempts import company_views, replaced_text
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
 from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
-from treadle.control.jobs.early_losses import LOST
 from treadle.control.jobs.end_completion import EndCompletion, LastWords
 from treadle.control.jobs.fact_subjects import Fact, core_facts, job_of, jobs_of
 from treadle.control.jobs.facts_to_records import Reducer

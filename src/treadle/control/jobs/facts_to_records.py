@@ -19,7 +19,6 @@ from treadle.control.jobs.attempts import (
     with_replaced,
 )
 from treadle.control.jobs.company_faults import out_of_memory, server_failed, why_alone
-from treadle.control.jobs.early_losses import LOST, count_losses, note_pause
 from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import likeness_of
@@ -166,7 +165,6 @@ class Reducer:
                 self._paused(record, fact, now=now, at=at)
             case JobHeld() | JobReleased():
                 held(record, fact)
-                note_pause(record, fact, now)
             case _:
                 note_wish(record, fact)
 
@@ -338,7 +336,6 @@ class Reducer:
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
         _keep_apart(record, fact)
-        count_losses(record, fact)
         if failed:
             record.failures += fact.how is not How.TIME_LIMIT  # It did what it was to do.
             record.failure = view
@@ -430,7 +427,7 @@ class Reducer:
             self._drop_unused(record, at)
         if row is not None:
             # What waits for a machine or for the limit of its array is not held.
-            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE, LOST, ARRAY})
+            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE, ARRAY})
             record.state = state_of_phase(row, record, blocked=blocked)
 
     def _drop_unused(self, record: JobRecord, at: float, upto: float = inf) -> None:

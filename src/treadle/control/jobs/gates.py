@@ -7,7 +7,6 @@ has happened: a job ended, a member of its array ended, its user released it.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from treadle.control.jobs.early_losses import LOST, EarlyLosses
 from treadle.control.jobs.records import JobRecord
 from treadle.control.jobs.refusals import MACHINE, Refusals
 from treadle.core.events import JobHeld, JobReleased
@@ -42,7 +41,6 @@ class Gates:
         self._queued: dict[str, dict[JobId, None]] = defaultdict(dict)  # array -> blocked members
         self._open: dict[str, set[JobId]] = defaultdict(set)  # array -> members let through
         self.refusals = Refusals()
-        self.losses = EarlyLosses()
 
     def join(
         self, records: Iterable[JobRecord], over: Mapping[JobId, State], *, held: bool
@@ -84,8 +82,6 @@ class Gates:
                 events += self._judged(record)
             if MACHINE in reasons:  # The machine may be well by now.
                 events.append(JobReleased(record.id, MACHINE))
-            if LOST in reasons:
-                self.losses.restore([record.id])
             if record.array_limit:
                 if ARRAY in reasons:
                     self._queued[record.array][record.id] = None
@@ -101,7 +97,6 @@ class Gates:
         """A job has ended; which jobs are not blocked by it any more."""
         events: list[Fact] = []
         self.refusals.forget(record.id)
-        self.losses.forget(record.id)
         if record.array_limit:
             self._open[record.array].discard(record.id)
             self._queued[record.array].pop(record.id, None)

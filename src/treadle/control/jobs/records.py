@@ -119,8 +119,6 @@ class JobRecord:
     device_s: float = 0.0  # the same of device-seconds
     counted_s: float = 0.0  # of the running attempt, seconds that device_s has already
     failures: int = 0
-    early_losses: int = 0  # attempts in a row that were lost within seconds, which is not charged
-    again_s: float | None = None  # when it is tried again after these, by the run's own clock
     exit: int | None = None
     cancelled: bool = False  # a user asked for that
     cancelled_by: str = ""  # that user

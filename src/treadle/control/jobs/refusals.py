@@ -1,10 +1,12 @@
-"""Jobs that a machine could not launch: they wait a little longer each time, and are not charged.
+"""Jobs that a machine could not launch, or lost at once: they wait longer each time, uncharged.
 
 Where the whole machine is in trouble, its devices are closed and no job is started. This is for
-trouble of one job or one user, such as a limit of processes: without a pause the job would be
-started again at once, for ever.
+trouble of one job or one user, such as a limit of processes, and for a node that kills whatever is
+launched on it: without a pause the job would be started again at once, for ever. A first loss is
+not followed by a pause. A restart of the daemon begins anew.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,11 +17,15 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 
 MACHINE = "machine"  # the reason for which such a job is blocked
+LOST = "it was lost within seconds of its start"
 FIRST_PAUSE_S = 1.0
 PAUSE_MAX_S = 60.0
 # In a row, over about a quarter of an hour: then it is taken for a fault of the job's own program
 # or folder, whose errors cannot be told from the machine's, and counts as a failure.
 REFUSALS_MAX = 20
+EARLY_S = 30.0  # an attempt that ran for so long has begun well; longer than a node's lease
+# Nothing ran of an attempt that ended so.
+_NOTHING_RAN = frozenset({How.REPLACED, How.MACHINE_ERROR})
 HOLDING = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
 
 
@@ -37,6 +43,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._refused: dict[JobId, Refusal] = {}
+        self._lost: Counter[JobId] = Counter()  # attempts in a row that were lost within seconds
 
     def bounded(self, ended: AttemptEnded) -> AttemptEnded:
         """The end, as a failure if the machine has refused the job very often in a row."""
@@ -46,16 +53,26 @@ class Refusals:
         return replace(ended, how=How.ENGINE_ERROR, code=NOT_LAUNCHED_CODE)
 
     def judge(self, ended: AttemptEnded, row: Job | None, now: float) -> list[JobHeld]:
-        """Block the job for a while, if the machine refused what was ordered last.
+        """Block the job for a while, if the machine refused or lost what was ordered last.
 
         row: of the job, before the scheduler takes the end. A repeated report, of an attempt that
         is over, must not stop the next one.
         """
-        if ended.how is not How.MACHINE_ERROR or row is None or ended.action < row.attempt:
+        if row is None or ended.action < row.attempt or row.phase not in HOLDING:
             return []
-        if row.phase not in HOLDING:
+        if _is_early(ended):
+            self._lost[ended.job] += 1
+            before, said = self._lost[ended.job] - 1, f"{LOST} {self._lost[ended.job]} times"
+        elif ended.how is How.MACHINE_ERROR:
+            known = self._refused.get(ended.job)
+            before, said = 1 + (0 if known is None else known.number), ended.error
+        else:
+            if ended.attempt and ended.how not in _NOTHING_RAN:
+                del self._lost[ended.job]
             return []
-        self._refused[ended.job] = self._next(ended, now)
+        if not before:
+            return []
+        self._refused[ended.job] = Refusal(said, now + pause_after(before), before)
         return [JobHeld(ended.job, MACHINE)]
 
     def started(self, facts: Iterable[object]) -> None:
@@ -73,14 +90,14 @@ class Refusals:
 
     def forget(self, job: JobId) -> None:
         self._refused.pop(job, None)
+        del self._lost[job]
 
     def of(self, job: JobId) -> Refusal | None:
         return self._refused.get(job)
 
-    def _next(self, ended: AttemptEnded, now: float) -> Refusal:
-        before = self._refused.get(ended.job)
-        number = 1 if before is None else before.number + 1
-        return Refusal(ended.error, now + pause_after(number), number)
+
+def _is_early(ended: AttemptEnded) -> bool:
+    return ended.how is How.LOST and ended.node_lost and (ended.ran_s or 0.0) < EARLY_S
 
 
 def pause_after(number: int) -> float:

@@ -189,9 +189,7 @@ class Commit:
         bounded = self._state.gates.refusals.bounded(ended)
         whole = self._ends.complete(bounded, words, earlier)
         row = self._state.scheduler.jobs.get(ended.job)
-        gates, record = self._state.gates, self._state.jobs.records.get(ended.job)
-        refused = gates.refusals.judge(whole, row, self._clock.now())
-        refused += gates.losses.judge(whole, record, row)
+        refused = self._state.gates.refusals.judge(whole, row, self._clock.now())
         blocked = self._state.scheduler.blocked.get(ended.job, ())
         return [whole, *refused, *parting(whole, row, earlier, blocked)]
 
