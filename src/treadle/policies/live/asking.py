@@ -4,7 +4,7 @@ Jobs of lower lines make way: at any cost for those of a higher level, if it pay
 same level who are within their users' shares.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -13,15 +13,13 @@ from treadle.core.job import Job, JobId
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Snapshot
 from treadle.policies.live.costs import Part
-from treadle.policies.live.eligibility import Eligibility, Level, lingers
+from treadle.policies.live.eligibility import Eligibility, Level, Line, LineOf, lingers
 from treadle.policies.live.plan import Plan
 from treadle.policies.live.pools import Pool, Types, pools_of, shown
 from treadle.policies.live.room import Needs, asks_host
 from treadle.policies.live.sharing import short_of_cores
 from treadle.policies.live.views import view
 
-Line = tuple[int, int, int]  # of jobs decided about at once: a level, and beyond their users' share
-LineOf = Callable[[Job], Line]
 Key = tuple[Line, Types]  # what a policy is asked about at once
 Question = tuple[Line, Types, Line | None]  # the same, and the highest line that makes way
 Quiet = tuple[object, float]  # what it saw when it changed nothing, and until when that holds
@@ -111,15 +109,17 @@ class Asking:
                     self._plan.urgent = urgent
 
     def in_vain(self, refused: Sequence[Part]) -> set[JobId]:
-        """Whom to leave aside if the policy is asked again: what it chose for them was not made."""
+        """Whom to leave aside if the policy is asked again: what it chose for them was not made.
+
+        So are the jobs that run on as they are. It is asked where others might start.
+        """
         rows, in_order = self._snapshot.jobs, self._policy.in_order
         dropped = {name for name in self._plan.dropped if self._waits(name)}
         found = {name for name in dropped if rows[name].only_on or not in_order}
+        if not (found or refused or self._plan.kept) or not self._others_fit(found):
+            return set()
         found |= self._more(found)
-        if self._others_fit(found):
-            held = (name for part in refused for name in part.jobs)
-            found.update(name for name in held if rows[name].allocation is not None)
-            found.update(self._plan.kept)
+        found.update(job.id for job in self._holding if job.id not in self._plan.changes)
         return found
 
     def _others_fit(self, dropped: Set[JobId]) -> bool:

@@ -19,9 +19,9 @@ from treadle.core.reasons import Reason
 from treadle.core.snapshot import Schedule, Snapshot, Standing
 from treadle.models.change_costs import RESTART_S
 from treadle.policies.base.placement import Placement
-from treadle.policies.live.asking import Asking, Key, LineOf, Question, Quiet, Sight
+from treadle.policies.live.asking import Asking, Key, Question, Quiet, Sight
 from treadle.policies.live.costs import Part, parts
-from treadle.policies.live.eligibility import Eligibility, LevelOf
+from treadle.policies.live.eligibility import Eligibility, LevelOf, LineOf
 from treadle.policies.live.fair import HALF_LIFE, Fairness, Used
 from treadle.policies.live.fits import never_fits
 from treadle.policies.live.may_pause import MayPause
@@ -42,14 +42,13 @@ from treadle.policies.live.patience import (
 from treadle.policies.live.plan import Plan, any_size, fast_enough
 from treadle.policies.live.quotas import OWED, Entitlements, by_priority
 from treadle.policies.live.reasons import reason
-from treadle.policies.live.room import asks_host
 from treadle.policies.live.sharing import Joining, Ring, ousted_of, rings_of, run_again
 from treadle.policies.wrappers.wrapper import Wrapper, innermost
 from treadle.wire.quotas import Quotas
 from treadle.wire.quotas import quotas as parse_quotas
 
 ROUNDS_MAX = 4  # the policy is asked again without what it could not have
-_AGAIN_S = 900.0  # what was refused, or chosen in vain, is not looked at sooner for no reason
+_AGAIN_S = 900.0  # what was refused is not looked at sooner for no reason
 
 
 class Decision(NamedTuple):
@@ -61,7 +60,6 @@ class Decision(NamedTuple):
     hidden: Mapping[JobId, Reason] = {}  # waiting jobs that the policy did not see
     refused: tuple[Part, ...] = ()  # changes that do not pay yet
     for_whom: Mapping[JobId, JobId] = {}  # jobs that were stopped or shrunk, while both are there
-    in_vain: Mapping[JobId, float] = {}  # jobs chosen without room for them; not shown until then
     used: Used = Used()  # by users
 
 
@@ -85,7 +83,6 @@ class _Facts(NamedTuple):
     turns: Mapping[JobId, float]  # jobs that run because of their patience
     in_turn: Mapping[JobId, float]  # those of them that are not stopped yet
     parking: Parking  # jobs that are paused
-    in_vain: dict[JobId, float]  # jobs that are not shown, and until when
 
 
 class _Draft(NamedTuple):
@@ -140,7 +137,7 @@ class Live(Wrapper):
         if not snapshot.jobs:
             return self._emptied(snapshot)
         facts = self._facts(snapshot)
-        aside = {*facts.in_vain}
+        aside = set[JobId]()
         draft = first = self._draft(facts, aside)
         refused = [*draft.refused]
         for _ in range(ROUNDS_MAX - 1):
@@ -167,7 +164,8 @@ class Live(Wrapper):
         snapshot = parking.hidden_in(snapshot)
 
         # 1 Who may run now, who may be moved, and whose patience is over.
-        eligible = Eligibility.of(snapshot, self.placement, level_of, in_order=self.strict)
+        line_of = self.line_of(snapshot, used, level_of)
+        eligible = Eligibility.of(snapshot, self.placement, line_of, in_order=self.strict)
         # What is remembered of jobs that are out of sight for now is kept for them.
         levels = set(map(level_of, snapshot.jobs.values())) if before.policy else set()
         patient = Patient(snapshot, self.belief, before.patience)
@@ -176,7 +174,7 @@ class Live(Wrapper):
         turns = _holding(before.patience.turns, snapshot)
         return _Facts(
             *(snapshot, before, used, owed, level_of, eligible),
-            sight=Sight(snapshot, self.inner, eligible, self.line_of(snapshot, used, level_of)),
+            sight=Sight(snapshot, self.inner, eligible, line_of),
             notes={key: note for key, note in before.policy.items() if key[0][:2] in levels},
             ousted=ousted_of(eligible, snapshot.now),
             rings=rings_of(snapshot, eligible.holding),
@@ -187,7 +185,6 @@ class Live(Wrapper):
             turns=turns,
             in_turn={name: at for name, at in turns.items() if at > snapshot.now},
             parking=parking,
-            in_vain=_still_in_vain(before.in_vain, eligible, level_of, snapshot),
         )
 
     def _draft(self, facts: _Facts, aside: Set[JobId]) -> _Draft:
@@ -259,7 +256,6 @@ class Live(Wrapper):
             *(first.asking.notes, first.asking.quiet, patience),
             *(eligible.hidden, tuple(left.values())),
             for_whom=_still(facts.before.for_whom, plan) | for_whom,
-            in_vain=_chosen_in_vain(first, facts) | facts.in_vain,
             used=facts.used._replace(holds=_held(plan, eligible)),
         )
         until = min(
@@ -352,30 +348,6 @@ def _outranked(eligible: Eligibility, level_of: LevelOf) -> Set[JobId]:
     """Waiting jobs of a lower level than another that could start."""
     first = min(map(level_of, eligible.in_sight()), default=None)
     return {job.id for job in eligible.waiting if first is not None and level_of(job) > first}
-
-
-def _chosen_in_vain(first: _Draft, facts: _Facts) -> dict[JobId, float]:
-    """Jobs that the policy chose, and for which nodes with the memory have no devices."""
-    rows, until = facts.snapshot.jobs, facts.snapshot.now + _AGAIN_S
-    waiting = (name for name in first.in_vain if rows[name].allocation is None)
-    return {name: until for name in waiting if asks_host(rows[name].spec)}
-
-
-def _still_in_vain(
-    before: Mapping[JobId, float], eligible: Eligibility, level_of: LevelOf, snapshot: Snapshot
-) -> dict[JobId, float]:
-    """Those of before that still wait, have room nowhere, and for which no job makes way."""
-    rows, place = snapshot.jobs, eligible.room.place
-    lowest = max(map(level_of, eligible.holding), default=None) if before else None
-    found = {}
-    for name, at in before.items():
-        job = rows.get(name)
-        if job is None or job.allocation is not None or at <= snapshot.now:
-            continue
-        last = lowest is None or level_of(job) >= lowest
-        if last and place(job, job.spec.sizes[0]) is None:
-            found[name] = at
-    return found
 
 
 def _in_the_way(plan: Plan, facts: _Facts) -> frozenset[JobId]:

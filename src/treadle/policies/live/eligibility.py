@@ -3,7 +3,8 @@
 A policy sees only jobs that could start now and running jobs that could be stopped or changed. A
 waiting job that backs off after a failure, or asks for host memory that no node has left, is kept
 out of its sight, with the reason. So is one behind as many jobs of its kind as the hosts have room
-for.
+for, and one that would be given free devices of nodes that do not suit it: a policy takes one for
+as good as another.
 """
 
 from bisect import bisect, insort
@@ -28,6 +29,8 @@ _PLAIN = (DATA_PARALLEL,)
 
 Level = tuple[int, int]  # lower goes first
 LevelOf = Callable[[Job], Level]
+Line = tuple[int, int, int]  # of jobs decided about at once: a level, and beyond their users' share
+LineOf = Callable[[Job], Line]
 
 
 @dataclass(slots=True)
@@ -39,12 +42,15 @@ class Eligibility:
     waiting: list[Job]  # in the policy's order
     hidden: dict[JobId, Reason] = field(default_factory=dict)  # waiting jobs
     behind: set[JobId] = field(default_factory=set)  # jobs for which those before leave no room
+    misled: set[JobId] = field(
+        default_factory=set
+    )  # jobs that no free device suits, while some are
     fixed: dict[JobId, None] = field(default_factory=dict)  # running jobs that stay as they are
     until: float = inf
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, placement: Placement, level_of: LevelOf, *, in_order: bool
+        cls, snapshot: Snapshot, placement: Placement, line_of: LineOf, *, in_order: bool
     ) -> "Eligibility":
         holding, now = list(snapshot.holding()), snapshot.now
         found = cls(Room(snapshot, placement), holding, list(snapshot.waiting()))
@@ -53,12 +59,12 @@ class Eligibility:
         suspicious = (avoided_until(job) for job in found.waiting if job.avoid)
         found.until = min((at for at in (*over, *suspicious) if at > now), default=inf)
         found._back_off(now)
-        found._lack_hosts(snapshot.cluster, level_of, in_order=in_order)
+        found._lack_room(snapshot.cluster, line_of, in_order=in_order)
         return found
 
     def in_sight(self) -> list[Job]:
         """Waiting jobs that may start now."""
-        out_of_sight = self.hidden.keys() | self.behind
+        out_of_sight = self.hidden.keys() | self.behind | self.misled
         return [job for job in self.waiting if job.id not in out_of_sight]
 
     def _back_off(self, now: float) -> None:
@@ -74,43 +80,45 @@ class Eligibility:
                 self.hidden[job.id] = Reason("backoff", numbers)
                 self.until = min(self.until, job.ready_at)
 
-    def _lack_hosts(self, cluster: Cluster, level_of: LevelOf, *, in_order: bool) -> None:
-        """Hide jobs for whose host memory and cores no node has room, and what they hold up."""
-        hosts: dict[Level, _Hosts] = {}
+    def _lack_room(self, cluster: Cluster, line_of: LineOf, *, in_order: bool) -> None:
+        """Hide jobs for which no node has room, and what they hold up."""
+        lines: dict[Line, _Hosts] = {}
         stuck: dict[JobId, Reason] = {}
         for job in self.waiting:
-            if not asks_host(job.spec) or job.id in self.hidden:
+            asks = asks_host(job.spec)
+            if job.id in self.hidden or not (asks or job.only_on or job.spec.device_memory_gib):
                 continue
-            level = level_of(job)
-            if level not in hosts:
-                hosts[level] = _Hosts(self._without_lower(level, level_of), cluster)
-            kind = hosts[level].of(job)
-            if kind is None or job.spec.host_memory_gib > kind.most_gib:
+            line = line_of(job)
+            if line not in lines:
+                lines[line] = _Hosts(self._without_lower(line, line_of), cluster)
+            hosts = lines[line]
+            kind = hosts.of(job)
+            if asks and (kind is None or job.spec.host_memory_gib > kind.most_gib):
                 stuck[job.id] = _NO_HOST
-            elif not in_order and hosts[level].are_full(kind, job):
-                self.behind.add(job.id)
+            elif kind is not None and not (in_order and asks):
+                hosts.look(kind, job, self.behind, self.misled)
         self.hidden |= stuck
         if in_order and stuck:
-            self._hold_up(stuck, level_of)
+            self._hold_up(stuck, line_of)
 
-    def _without_lower(self, level: Level, level_of: LevelOf) -> Room:
-        """The room if jobs of lower levels made way."""
+    def _without_lower(self, line: Line, line_of: LineOf) -> Room:
+        """The room if jobs of lower lines made way."""
         room = self.room.copy()
         for job in self.holding:
-            lower = job.id not in self.fixed and level_of(job) > level
-            if lower and asks_host(job.spec) and job.allocation is not None:
+            may_go = job.id not in self.fixed or job.pauses
+            if may_go and job.allocation is not None and line_of(job) > line:
                 room.release(job, job.allocation)
         return room
 
-    def _hold_up(self, stuck: Collection[JobId], level_of: LevelOf) -> None:
-        """Under a policy that lets no job overtake, all behind of that level or lower wait too."""
-        firsts: dict[Level, JobId] = {}  # of each level the first that is stuck
+    def _hold_up(self, stuck: Collection[JobId], line_of: LineOf) -> None:
+        """Under a policy that lets no job overtake, all behind of that line or lower wait too."""
+        firsts: dict[Line, JobId] = {}  # of each line the first that is stuck
         for job in self.waiting:
-            level = level_of(job)
+            line = line_of(job)
             if job.id in stuck:
-                firsts.setdefault(level, job.id)
+                firsts.setdefault(line, job.id)
             elif firsts and job.id not in self.hidden:
-                first = next((name for one, name in firsts.items() if one <= level), None)
+                first = next((name for one, name in firsts.items() if one <= line), None)
                 if first is not None:
                     self.hidden[job.id] = Reason("order", {"first_job": first})
 
@@ -136,22 +144,28 @@ class _Hosts:
         found = self._kinds.get(kind)
         if found is None:
             needs = self._room.needs(job)
-            assert needs is not None, "it asks for something"
-            found = self._kinds[kind] = _Kind(self._room.most_gib(needs, spec.sizes[0]))
+            most_gib = inf if needs is None else self._room.most_gib(needs, spec.sizes[0])
+            found = self._kinds[kind] = _Kind(most_gib)
         return found
 
-    def are_full(self, kind: "_Kind", job: Job) -> bool:
-        """Whether jobs of its kind before it that ask no more could take all that it could have."""
+    def look(self, kind: "_Kind", job: Job, behind: set[JobId], misled: set[JobId]) -> None:
+        """Add a job to those that are out of sight, if those of its kind before it ask no more
+        and could take all that it could have, or all of the free devices that suit it.
+        """
         asked_gib = job.spec.host_memory_gib
         if asked_gib >= kind.full_gib:
-            return True
-        needs = self._room.needs(job)
-        assert needs is not None, "it asks for something"
-        if bisect(kind.asked_gib, asked_gib) >= self._room.times(needs):
+            behind.add(job.id)
+            return
+        if asked_gib not in kind.times:
+            kind.times[asked_gib] = self._room.times(job)
+        before, (most, now) = bisect(kind.asked_gib, asked_gib), kind.times[asked_gib]
+        if before >= most:
             kind.full_gib = asked_gib
-            return True
-        insort(kind.asked_gib, asked_gib)
-        return False
+            behind.add(job.id)
+        elif before >= now:
+            misled.add(job.id)
+        else:
+            insort(kind.asked_gib, asked_gib)
 
 
 @dataclass(slots=True)
@@ -160,7 +174,9 @@ class _Kind:
 
     most_gib: float  # one that asks for more has no place, were all devices free
     full_gib: float = inf  # those before may take all that one could have that asks for so much
-    asked_gib: list[float] = field(default_factory=list)  # by those before
+    asked_gib: list[float] = field(default_factory=list)  # by those before that are in sight
+    # For how many jobs that ask for so much there is memory, and of these devices (Room.times).
+    times: dict[float, tuple[float, float]] = field(default_factory=dict)
 
 
 def movable(job: Job) -> bool:

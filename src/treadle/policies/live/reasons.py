@@ -19,9 +19,8 @@ from treadle.core.reasons import Number, Reason
 from treadle.core.snapshot import Snapshot
 from treadle.core.why import holders_of, holding
 from treadle.policies.base.suited import usable_by, words_of
-from treadle.policies.live.asking import LineOf
 from treadle.policies.live.costs import Part
-from treadle.policies.live.eligibility import LevelOf, movable
+from treadle.policies.live.eligibility import LevelOf, LineOf, movable
 from treadle.policies.live.patience import counted, due_at, overtakes_most, reserved_from
 from treadle.policies.live.plan import Plan
 from treadle.policies.live.quotas import LENT, Entitlements, by_priority

@@ -22,7 +22,7 @@ class Retrying(Wrapper):
     def decide(self, snapshot: Snapshot) -> Schedule:
         if not any(job.failures for job in snapshot.waiting()):
             return self.inner.decide(snapshot)
-        eligible = Eligibility.of(snapshot, self._placement, lambda _: (0, 0), in_order=False)
+        eligible = Eligibility.of(snapshot, self._placement, lambda _: (0, 0, 0), in_order=False)
         schedule = self.inner.decide(snapshot.hiding(eligible.hidden))
         plan = Plan(snapshot, eligible.room)
         plan.settle(schedule.changes)

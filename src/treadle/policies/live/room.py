@@ -243,17 +243,31 @@ class Room:
                         break
         return most_gib
 
-    def times(self, needs: Needs) -> int:
-        """For how many jobs with such needs the nodes have memory and cores left, at the most."""
-        total = 0
-        for name in Nodes().union(*self.hosts(needs)):
-            most = float(GROUP_MAX * self._cluster.counts[name])
+    def times(self, job: Job) -> tuple[float, float]:
+        """For how many jobs like it nodes have memory and cores left, at the most; and devices.
+
+        The second is infinite unless free devices of other nodes would be as good to one who counts
+        devices.
+        """
+        needs, least = self.needs(job), job.spec.sizes[0]
+        if needs is None:
+            return inf, inf
+        suited = Nodes().union(*self.hosts(needs))
+        types = [
+            own for own in self._cluster.by_type.values() if any(map(own.__and__, needs.places))
+        ]
+        others = Nodes().union(*types) - suited
+        misled = any(self.free.count_on(name) >= least for name in others)
+        total, now = 0, 0
+        for name in suited:
+            most = inf
             if needs.memory_gib:
-                most = min(most, self._memory[name] / needs.memory_gib)
+                most = self._memory[name] / needs.memory_gib
             if needs.cores:
                 most = min(most, self._cores[name] / needs.cores)
-            total += int(most + _ROUNDING)
-        return total
+            total += int(min(most + _ROUNDING, GROUP_MAX * self._cluster.counts[name]))
+            now += int(min(most + _ROUNDING, self.free.count_on(name) // least))
+        return total, now if misled else inf
 
     def left_on(self, node: str) -> tuple[float, float]:
         """Host memory and cores that are left on a node."""

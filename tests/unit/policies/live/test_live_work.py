@@ -121,7 +121,7 @@ def test_of_jobs_that_ask_for_host_memory_a_policy_sees_as_many_as_there_is_room
 
 
 @pytest.mark.parametrize("name", ["backfill", "srtf", "las", "muri-l", "weave-l"])
-def test_a_job_that_was_chosen_in_vain_is_shown_again_once_there_is_room(name: str) -> None:
+def test_a_job_that_no_free_device_suits_is_shown_once_one_does(name: str) -> None:
     world = World(name, Cluster(tuple(Node(f"n{n}", 8, memory_gib=1000.0) for n in range(2))))
     devices = JobSpec("devices", 1e6, (8,), resumable=False, exclusive=True)
     memory = JobSpec("memory", 1e6, resumable=False, exclusive=True, host_memory_gib=900.0)
@@ -133,8 +133,22 @@ def test_a_job_that_was_chosen_in_vain_is_shown_again_once_there_is_room(name: s
     assert world.scheduler.jobs["large"].allocation is not None
 
 
+@pytest.mark.parametrize("name", ["backfill", "srtf", "las", "muri-l", "weave-l"])
+def test_the_same_of_gpu_memory(name: str) -> None:
+    nodes = [Node(f"n{n}", 2, device_memory_gib=gib) for n, gib in enumerate((80.0, 40.0))]
+    world = World(name, Cluster(tuple(nodes)))
+    full = JobSpec("full", 1e6, (2,), resumable=False, exclusive=True, device_memory_gib=80.0)
+    world.step(0.0, JobSubmitted(full))
+    large = [JobSpec(f"large{n}", 1e4, exclusive=True, device_memory_gib=80.0) for n in range(3)]
+    world.step(1.0, *map(JobSubmitted, large), JobSubmitted(JobSpec("a", 1e4)))
+    assert (world.policy.asked, world.policy.shown) == (1, 1)
+    world.step(2.0, JobFinished("full", world.scheduler.jobs["full"].action))
+    rows = world.scheduler.jobs
+    assert [rows[f"large{n}"].size for n in range(3)] == [1, 1, 0]
+
+
 @pytest.mark.parametrize("name", ["backfill", "srtf", "weave-l"])
-def test_an_urgent_job_that_was_chosen_in_vain_is_shown_where_others_make_way(name: str) -> None:
+def test_an_urgent_job_that_no_free_device_suits_is_shown_where_others_make_way(name: str) -> None:
     world = World(name, Cluster(tuple(Node(f"n{n}", n, memory_gib=1000.0) for n in (1, 3))))
     low = JobSpec("low", 1e6, exclusive=True, host_memory_gib=200.0)
     memory = JobSpec("memory", 1e6, (2,), resumable=False, exclusive=True, host_memory_gib=900.0)
