@@ -105,6 +105,10 @@ class FleetStory:
         own = [fact for fact in self.jobs.facts if isinstance(fact, kind)]
         return sum(1 for fact in own if getattr(fact, "job", "") == job)
 
+    def newest(self, kind: type[Fact]) -> Fact | None:
+        """The newest fact of that kind."""
+        return next((f for f in reversed(self.jobs.facts) if isinstance(f, kind)), None)
+
     def runs_on(self, job: str) -> set[str]:
         """The nodes on which a process of the job is alive."""
         return {

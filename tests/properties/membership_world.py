@@ -6,7 +6,18 @@ Both sides of the protocol are the real ones: `core/membership.py` and `train/or
 from collections import deque
 from dataclasses import dataclass, field
 
-from treadle.core.member_facts import Dismiss, Ended, Gone, Heard, Launch, Limits, Phase, Send, Tick
+from treadle.core.member_facts import (
+    Dismiss,
+    Ended,
+    Gone,
+    Heard,
+    Launch,
+    Limits,
+    Phase,
+    Send,
+    TakeOver,
+    Tick,
+)
 from treadle.core.member_messages import (
     Arrived,
     Broken,
@@ -22,6 +33,7 @@ from treadle.core.member_messages import (
     encode,
 )
 from treadle.core.membership import Membership
+from treadle.engines.node.team_member import ABOUT
 from treadle.train.orders import Next, Orders
 
 SPLIT = "zero-3"
@@ -48,6 +60,7 @@ class Process:
     exit_stop: bool = False
     plan: str = ""
     halt: Halt | None = None  # at which it saves the state
+    said: list[Message] = field(default_factory=list)  # what its supervisor keeps for the next one
 
     @property
     def split(self) -> bool:
@@ -56,6 +69,14 @@ class Process:
 
     def say(self, message: Message) -> None:
         self.outbox.append(encode(message))
+
+    def passed(self) -> Message | None:
+        """The supervisor passes its next word on."""
+        message = decode(self.outbox.popleft())
+        if type(message).__name__ in ABOUT:
+            assert message is not None
+            self.said.append(message)
+        return message
 
 
 class World:
@@ -114,6 +135,25 @@ class World:
             )
             process.alive, process.mode = False, "dead"
 
+    def lose_coordinator(self, places: set[tuple[str, ...]], term: int, unheard: set[str]) -> None:
+        """It is gone with what was on these places; another one is appointed.
+
+        unheard: the members whose words to it were on their way.
+        """
+        self.deaths += 1
+        for process in self.processes.values():
+            if process.place in places and process.alive:
+                self.die(process.name)
+            while process.name in unheard and process.outbox:
+                process.passed()
+        left = {name: each.place for name, each in self.processes.items() if each.alive}
+        group = tuple(name for name in left if Ready() in self.processes[name].said)
+        self.machine = Membership("file:/x/", self.machine._limits)
+        self.give(TakeOver(left, group, term, ""))
+        for name in left:
+            for answer in self.processes[name].said:
+                self.give(Heard(name, answer))  # type: ignore[arg-type]
+
     # -- the members' side
 
     def deliver(self, process: Process) -> bool:
@@ -130,7 +170,7 @@ class World:
     def collect(self, process: Process) -> bool:
         if not process.outbox:
             return False
-        answer = decode(process.outbox.popleft())
+        answer = process.passed()
         assert self.deaths or not isinstance(answer, Broken), "a change without a loss broke"
         self.give(Heard(process.name, answer))  # type: ignore[arg-type]
         return True

@@ -71,6 +71,28 @@ class Members(RuleBasedStateMachine):
         self.targets[self.order] = tuple(sorted(places))
         self.world.give(Target(self.order, self.targets[self.order], plan))
 
+    @precondition(lambda self: self.order < 12 and not self.stopped and self.can_be_taken_over())
+    @rule(number=st.integers(0, 9), unheard=st.integers(0, 1023))
+    def the_coordinator_is_lost(self, number: int, unheard: int) -> None:
+        """With all that was on one place; the next one has an order without that."""
+        world, names = self.world, list(self.world.processes)
+        place = self.pick(number).place
+        left = {p.place for p in world.processes.values() if p.alive} - {place}
+        if not left:
+            return
+        self.order += 1
+        lost = {name for bit, name in enumerate(names) if unheard >> bit & 1}
+        world.lose_coordinator({place}, self.order, lost)
+        self.targets[self.order] = tuple(sorted(left))
+        world.give(Target(self.order, self.targets[self.order], ""))
+
+    def can_be_taken_over(self) -> bool:
+        """It trains, and no member has only a part of the state (core/live_plans.py)."""
+        machine, processes = self.world.machine, self.world.processes.values()
+        whole = not any(p.plan or (p.form and p.form.plan) for p in processes)
+        whole = whole and not (machine._plan or machine._group_plan)
+        return bool(machine.group) and whole and machine.phase in (Phase.RUNNING, Phase.SWITCHING)
+
     @rule(full=st.booleans())
     def the_disk_fills_up_or_is_emptied(self, full: bool) -> None:
         self.world.full_disk = full
@@ -157,5 +179,21 @@ class Members(RuleBasedStateMachine):
             assert lost <= gone
 
 
+class Coordinators(Members):
+    """Where coordinators are lost often: the model is whole on each member."""
+
+    @initialize(places=st.sets(st.sampled_from(PLACES), min_size=2), rounds=st.integers(2, 9))
+    def begin(self, places: set[tuple[str, ...]], rounds: int) -> None:
+        super().begin(places, 10_000, 1, "")
+        self.go_on_evenly(rounds)
+
+    @precondition(lambda self: self.order < 12)
+    @rule(places=st.sets(st.sampled_from(PLACES), min_size=1, max_size=5))
+    def order_members(self, places: set[tuple[str, ...]]) -> None:
+        super().order_members(places, "")
+
+
 Members.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestMembers = Members.TestCase
+Coordinators.TestCase.settings = Members.TestCase.settings
+TestCoordinators = Coordinators.TestCase

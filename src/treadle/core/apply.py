@@ -312,7 +312,8 @@ def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None
     there = (state.cluster.names | state.drained.keys()) - {event.node}
     for job in list(state.rows.values()):
         if job.allocation is not None and event.node in job.allocation.nodes():
-            state.must_stop.append(job.id)
+            live = job.phase is Phase.RUNNING and job.spec.profile.lead and job.over_at is None
+            (state.must_shrink if live else state.must_stop).append(job.id)
         bound = job.only_because in (CHECKPOINTS, ONE_NODE)
         if bound and event.node in job.only_on and there.isdisjoint(job.only_on):
             state.rows[job.id] = job.let_go()

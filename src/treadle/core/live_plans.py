@@ -2,8 +2,8 @@
 
 size            the number of its devices
 devices         which devices, as many
-nodes=n0:4000:7 on which nodes, as long as that one stays: its supervisor coordinates, at that port,
-                by order 7
+nodes=n0:4000:7 on which nodes, as long as that one stays or is lost: its supervisor coordinates,
+                at that port, by order 7
 plan            copies of the model, off-load and accumulation
 plan:shard      ZeRO: optimizer, gradients or parameters shared out
 plan:recompute  activations computed again
@@ -33,21 +33,28 @@ def announced(*, shard: bool, recompute: bool, tensor: int, pipeline: int) -> tu
 
 
 def may_change(
-    before: Allocation, after: Allocation, words: Collection[str], pauses: Collection[Pause] = ()
+    before: Allocation,
+    after: Allocation,
+    words: Collection[str],
+    pauses: Collection[Pause] = (),
+    lost: Collection[str] = (),
 ) -> bool:
     """Whether an attempt that announced these words can have that without a restart.
 
     pauses: how it can be paused. A paused one can always go on where it was.
+    lost: nodes on which nothing of it runs any more: another one coordinates.
     """
     different = set(before.differences(after))
     if "paused" in different:
         return different == {"paused"} and (after.paused is None or after.paused in pauses)
-    if not different <= set(words) or not _may_span(before, after, words):
+    if not different <= set(words) or not _may_span(before, after, words, lost):
         return False
     return PLAN not in different or allows(words, after.plan)
 
 
-def _may_span(before: Allocation, after: Allocation, words: Collection[str]) -> bool:
+def _may_span(
+    before: Allocation, after: Allocation, words: Collection[str], lost: Collection[str]
+) -> bool:
     """Whether it may be on these nodes.
 
     State that is split among members goes through a folder in memory, which is on one node.
@@ -56,7 +63,7 @@ def _may_span(before: Allocation, after: Allocation, words: Collection[str]) -> 
         return True
     found = leader(words)
     split = not (before.plan.replicated and after.plan.replicated)
-    return found is not None and found.node in after.nodes() and not split
+    return found is not None and found.node in (*after.nodes(), *lost) and not split
 
 
 class Leader(NamedTuple):

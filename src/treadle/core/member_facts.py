@@ -1,5 +1,6 @@
 """What goes into the membership machine, and what comes out of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,6 +18,8 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
+TERM_BITS = 20  # of a version: above them is the term of the coordinator
+
 # -- inputs ----------------------------------------------------------------------------------------
 
 
@@ -27,6 +30,19 @@ class Target:
     order: int
     places: tuple[Place, ...]
     plan: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """The coordinator before is gone for good, and left these members.
+
+    It is the first fact of all. What they said of themselves before is heard again after it.
+    """
+
+    places: Mapping[Member, Place]
+    group: tuple[Member, ...]  # of these, those that are ready or train, in rank order
+    term: int  # of the new coordinator; above 0, and that of the one before
+    plan: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +68,7 @@ class Tick:
     """A deadline may have passed."""
 
 
-Input = Target | Heard | Gone | Stop | Tick
+Input = Target | TakeOver | Heard | Gone | Stop | Tick
 
 # -- outputs ---------------------------------------------------------------------------------------
 

@@ -16,9 +16,9 @@ LINE_BYTES_MAX = 1 << 16
 Member = str
 
 
-def member_name(number: int) -> Member:
-    """Of the so many-th that an attempt launches, from 0 on."""
-    return f"m{number}"
+def member_name(number: int, term: int = 0) -> Member:
+    """Of the so many-th that a coordinator launches, from 0 on. term: 0 for the first of all."""
+    return f"m{term}.{number}" if term else f"m{number}"
 
 
 # -- from the coordinator to a member ------------------------------------------------------------

@@ -4,19 +4,22 @@ from collections.abc import Iterable
 from functools import cache
 
 from treadle.core.member_facts import (
+    TERM_BITS,
     Changed,
     Dismiss,
     Ended,
+    Launch,
     Limits,
     Output,
     Phase,
     Place,
     Refused,
     Send,
+    TakeOver,
     Target,
 )
-from treadle.core.member_messages import Member, Order
-from treadle.core.member_switch import Rows, Switch
+from treadle.core.member_messages import Member, Order, member_name
+from treadle.core.member_switch import Row, Rows, Switch
 from treadle.core.plan import plan_of
 
 
@@ -52,7 +55,7 @@ class MemberState:
         self._restarts = 0
         self._restarting = False  # all members end, to start again
         self._carried = ""  # where the state is that a restart begins from
-        self._count = 0
+        self._count = self._term = 0
         self._out: list[Output] = []
 
     def is_done(self, member: Member) -> bool:
@@ -141,6 +144,22 @@ class MemberState:
         self._out.append(Ended(self._finished, why))
 
     # -- small things ------------------------------------------------------------------------------
+
+    def _inherit(self, given: TakeOver, now: float) -> None:
+        """Know the members of the coordinator before."""
+        for member, place in given.places.items():
+            late = None if member in given.group else now + self._limits.ready_s
+            self._rows[member] = Row(place, until=late)
+        self._term, self.version = given.term, given.term << TERM_BITS
+        self.group, self._started = given.group, bool(given.group)
+        self._wanted, self._plan, self._group_plan = [*given.group], given.plan, given.plan
+
+    def _launch(self, place: Place, now: float) -> None:
+        member = member_name(self._count, self._term)
+        self._count += 1
+        self._rows[member] = Row(place, until=now + self._limits.ready_s if self.group else None)
+        self._wanted.append(member)
+        self._out.append(Launch(member, place, joins=bool(self.group)))
 
     def _newcomers(self) -> list[Member]:
         """Members that no group has, and no switch in flight wants."""

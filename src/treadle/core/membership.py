@@ -17,6 +17,9 @@ A loss is the same from point 3 on: `Halt` without a step means now. Members cut
 flight and say how many steps they applied. The one with most is the source, since a step may have
 been applied by some of them only: so no step is lost and none is applied twice.
 
+If the coordinator itself is lost, the next one begins with a loss (`TakeOver`), and with versions
+above all that its members have heard of: what the one before has said does not count any more.
+
 The start is the same from the `Form` of point 3 on: there is no old group. A source without state
 starts from the newest checkpoint or from nothing.
 
@@ -34,13 +37,12 @@ from treadle.core.member_facts import (
     Gone,
     Heard,
     Input,
-    Launch,
     Lost,
     Output,
     Phase,
-    Place,
     Send,
     Stop,
+    TakeOver,
     Target,
     Tick,
 )
@@ -60,10 +62,9 @@ from treadle.core.member_messages import (
     Ready,
     StopAsked,
     Switched,
-    member_name,
 )
 from treadle.core.member_state import MemberState, is_split
-from treadle.core.member_switch import Row, Switch
+from treadle.core.member_switch import Switch
 
 
 class Membership(MemberState):
@@ -77,6 +78,10 @@ class Membership(MemberState):
         match given:
             case Target():
                 self._target(given, now)
+            case TakeOver():
+                self._inherit(given, now)
+                if given.group:
+                    self._recover(now)
             case Heard():
                 if given.member in self._rows:
                     self._hear(given.member, given.answer, now)
@@ -113,13 +118,6 @@ class Membership(MemberState):
         for place in missing:
             self._launch(place, now)
         self._advance(now)
-
-    def _launch(self, place: Place, now: float) -> None:
-        member = member_name(self._count)
-        self._count += 1
-        self._rows[member] = Row(place, until=now + self._limits.ready_s if self.group else None)
-        self._wanted.append(member)
-        self._out.append(Launch(member, place, joins=bool(self.group)))
 
     def _advance(self, now: float) -> None:
         """Begin the next switch towards the target, if there is one and its members are ready."""

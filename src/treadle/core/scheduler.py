@@ -48,7 +48,8 @@ class Scheduler(SchedulerState):
     def take(self, events: Iterable[Event], now: float) -> list[Action]:
         """Apply facts. The orders are those that need no policy: stop what must stop."""
         apply(self, events, now)
-        return self.forced(now) if self.must_stop or self.must_pause else []
+        due = self.must_stop or self.must_shrink or self.must_pause
+        return self.forced(now) if due else []
 
     def is_due(self, now: float) -> bool:
         """Whether the policy has not seen everything, or wanted to be asked again by now."""
@@ -168,10 +169,14 @@ class Scheduler(SchedulerState):
         # First the orders that needed no policy, as it was then: the number of decisions before a
         # job was ordered to stop says whether its report is news. Stops that a crash kept out of
         # the record are still owed.
-        must_stop, must_pause = set(self.must_stop), self.must_pause
+        shrink, must_pause = set(self.must_shrink), self.must_pause
+        must_stop = {*self.must_stop, *shrink}
+        changed = {*must_pause, *shrink}
         actions = list(actions)
-        forced = [a for a in actions if a.job in (must_stop if isinstance(a, Stop) else must_pause)]
+        forced = [a for a in actions if a.job in (must_stop if isinstance(a, Stop) else changed)]
         self.order(forced, now)
+        given = {action.job for action in forced}
+        self.must_shrink = [identity for identity in self.must_shrink if identity not in given]
         self.must_stop = [identity for identity in self.must_stop if self.holds(identity)]
         self.must_pause = {n: how for n, how in must_pause.items() if n not in self.paused}
         if wake_at is not None:

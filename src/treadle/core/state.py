@@ -6,6 +6,7 @@ time (`kept`), restored after a crash, and copied.
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, Self
@@ -65,6 +66,8 @@ class SchedulerState:
         self.ended: dict[JobId, Phase] = {}  # by the facts applied last, with their final phase
         self.must_stop: list[JobId] = []  # jobs to stop whatever the policy decides
         self.must_pause: dict[JobId, Pause] = {}  # the same, to be paused
+        # Jobs that go on without the nodes that were lost, if they can.
+        self.must_shrink: list[JobId] = []
         self.paused: dict[JobId, None] = {}  # jobs whose allocation is paused
         # Jobs that could not be paused: they have their devices still, which are booked once the
         # jobs that were to have them are stopped.
@@ -140,6 +143,7 @@ class SchedulerState:
         twin.leaving = self.leaving.copy()
         twin.must_stop = self.must_stop.copy()
         twin.must_pause, twin.paused = self.must_pause.copy(), self.paused.copy()
+        twin.must_shrink = self.must_shrink.copy()
         twin.unbooked = self.unbooked.copy()
         twin.ended = self.ended.copy()
         twin.retry = deepcopy(self.retry)  # A retry rule may remember earlier failures.
@@ -184,8 +188,15 @@ class SchedulerState:
                 self.tenancy.claim(identity, job.allocation)
 
     def forced(self, now: float) -> list[Action]:
-        """Orders for the jobs that stop, or are paused, whatever the policy decides."""
+        """Orders for the jobs that stop, shrink or are paused, whatever the policy decides."""
         orders: list[Action] = []
+        for identity in dict.fromkeys(self.must_shrink):
+            ends = identity in self.must_stop or identity in self.must_pause
+            rest = None if ends else self._rest(identity)
+            if rest is None:
+                self.must_stop.append(identity)
+            else:
+                orders.append(Change(self.next_action + len(orders), identity, rest))
         for identity in dict.fromkeys(self.must_stop):
             if self.holds(identity):
                 orders.append(Stop(self.next_action + len(orders), identity))
@@ -195,9 +206,20 @@ class SchedulerState:
                 assert job.allocation is not None, "it runs"
                 paused = job.allocation.as_paused(how)
                 orders.append(Change(self.next_action + len(orders), identity, paused))
-        self.must_stop, self.must_pause = [], {}
+        self.must_stop, self.must_shrink, self.must_pause = [], [], {}
         self.order(orders, now)
         return orders
+
+    def _rest(self, identity: JobId) -> Allocation | None:
+        """What a job has on nodes that are there, as far as it can train on that."""
+        job = self.rows[identity]
+        held, there = job.allocation, self.cluster.names | self.drained.keys()
+        assert held is not None, "it runs"
+        left = [device for device in held.devices if device.node in there]
+        size = max((size for size in job.spec.sizes if size <= len(left)), default=0)
+        if not (size and held.plan.replicated and held.plan.fits(size)):
+            return None
+        return replace(held, devices=tuple(left[:size]))
 
     def _ordered(self, job: Job, action: Action, now: float) -> None:
         phase = TRANSITIONS[job.phase, type(action).__name__]

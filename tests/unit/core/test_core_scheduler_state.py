@@ -3,25 +3,29 @@
 What it restores is in test_core_restore.py, and what holds jobs back in test_core_blocked.py.
 """
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from tests.unit.stories import Story, Told, on
-from treadle.core.actions import Change, Start, Stop
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import (
     DeviceClosed,
+    Event,
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobHeld,
     JobStarted,
     JobStopped,
     JobSubmitted,
     NodeLost,
 )
-from treadle.core.job import Job
+from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.lifecycle import Phase
 from treadle.core.ranking import Rank
 from treadle.core.retry import Answer, Failure
@@ -29,6 +33,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
 from treadle.testing import builders
 from treadle.testing.builders import job
+from treadle.testing.checks import check
 
 # -- the fence against reports of an earlier attempt -----------------------------------------------
 
@@ -55,7 +60,8 @@ def view(scheduler: Scheduler) -> list[object]:
     waiting = [identity for _, _, identity in scheduler.ranking.queue]
     counted = [scheduler.counters, scheduler.decisions, scheduler.wake_at, scheduler.stale]
     free = list(scheduler.tenancy.free)
-    return [*tables, dict(scheduler.leaving), list(scheduler.must_stop), waiting, *counted, free]
+    must = [list(scheduler.must_stop), list(scheduler.must_shrink)]
+    return [*tables, dict(scheduler.leaving), *must, waiting, *counted, free]
 
 
 def test_a_fork_has_a_retry_rule_of_its_own() -> None:
@@ -119,6 +125,55 @@ def test_a_job_that_must_stop_for_two_reasons_is_stopped_once() -> None:
     story = Story("fifo", "1x1")
     story.tell(0.0, JobSubmitted(job("a")))
     assert story.tell(1.0, JobCancelled("a"), NodeLost("n0")) == [Stop(1, "a")]
+
+
+def led(sizes: tuple[int, ...], lead: str) -> JobSpec:
+    return replace(job("a", size=sizes[-1], sizes=sizes), profile=Profile(lead=lead))
+
+
+def spread(*nodes: str) -> Allocation:
+    return Allocation(tuple(Device(node, number) for node in nodes for number in (0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "lead", "order"),
+    [
+        ((2, 4, 6), "n0", Change(1, "a", spread("n1", "n2"))),
+        ((2, 6), "n0", Change(1, "a", spread("n1"))),
+        ((6,), "n0", Stop(1, "a")),
+        ((2, 4, 6), "", Stop(1, "a")),
+    ],
+)
+def test_a_job_goes_on_without_a_lost_node_if_it_can(
+    sizes: tuple[int, ...], lead: str, order: Action
+) -> None:
+    """Replayed, the same order is given, and none is owed."""
+    facts: list[Event] = [
+        JobSubmitted(led(sizes, lead)),
+        JobStarted("a", 0, 0.0, 1.0),
+        NodeLost("n0"),
+    ]
+    start = Schedule({"a": spread("n0", "n1", "n2")})
+    story, twin = Story(Told(start), "3x2"), Scheduler(Told(), Cluster.grid(3, 2))
+    for now, fact in enumerate(facts):
+        orders = story.tell(float(now), fact)
+        twin.replay([fact], orders, float(now), wake_at=None)
+    assert orders == [order]
+    assert (twin.rows, list(twin.leaving)) == (story.scheduler.rows, ["a"])
+    assert (twin.must_stop, twin.must_shrink) == ([], [])
+    check(story.scheduler)
+
+
+def test_a_job_that_is_held_or_changes_when_its_node_is_lost_is_stopped() -> None:
+    start = Schedule({"a": spread("n0", "n1")})
+    spec = led((2, 4), "n0")
+    story = Story(Told(start), "2x2")
+    story.tell(0.0, JobSubmitted(spec))
+    assert story.tell(1.0, NodeLost("n1")) == [Stop(1, "a")]
+    story = Story(Told(start), "2x2")
+    story.tell(0.0, JobSubmitted(spec))
+    story.runs(0.0, "a")
+    assert story.tell(1.0, JobHeld("a", "user"), NodeLost("n1")) == [Stop(1, "a")]
 
 
 def test_order_ids_count_on_from_the_highest() -> None:

@@ -391,15 +391,15 @@ class Agent:
         machine = self._of(asked.session).machine
         if self._doubt() is not None:
             return messages.Prepared(free=False, objection=self._doubts.why)
-        give_up_at = fence.now() + asked.wait_s
-        while machine.in_the_way(asked.allocation):
-            if machine.is_stuck(asked.allocation):
+        give_up_at, wanted = fence.now() + asked.wait_s, asked.allocation
+        while wanted is not None and machine.in_the_way(wanted):
+            if machine.is_stuck(wanted):
                 return messages.Prepared(free=False, objection="a process there does not die")
             if fence.now() >= give_up_at:
                 return messages.Prepared(free=False)
             await asyncio.sleep(FREE_LOOK_S)
             machine = self._of(asked.session).machine
-        objection = await machine.objection(asked.allocation)
+        objection = "" if wanted is None else await machine.objection(wanted)
         if objection:
             return messages.Prepared(free=False, objection=objection)
         port, lead_port = free_port(self.address), free_port(self.address)

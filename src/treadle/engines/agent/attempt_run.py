@@ -385,4 +385,7 @@ def _is_of_pause(live: LiveAttempt, allocation: Allocation) -> bool:
     if live.allocation is None:
         return bool(allocation.paused)
     different = live.allocation.differences(allocation)
-    return different == ("paused",) or not (different or live.members)
+    part = None if live.launch is None else live.launch.part
+    # Of members over nodes, its part of a change may be to stay as it is.
+    members = live.members or (part is not None and part.team is not None)
+    return different == ("paused",) or not (different or members)

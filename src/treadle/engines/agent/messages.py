@@ -140,7 +140,7 @@ class Prepare:
     """Whether a part could be launched at once."""
 
     session: str
-    allocation: Allocation
+    allocation: Allocation | None  # None: only ports are asked for
     wait_s: float = 0.0  # for its devices to become free
 
 

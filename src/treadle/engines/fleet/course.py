@@ -124,12 +124,17 @@ class Course:
         held = gang.ordered
         if gang.lead is None or held is None or gang.stopping:
             return False
-        if not isinstance(order, Change) or self._stop is not None or gang.lost:
+        if not isinstance(order, Change) or self._stop is not None:
+            return False
+        nodes = order.allocation.nodes()
+        if gang.lost and not (gang.survives and {*gang.lost}.isdisjoint(nodes)):
+            return False
+        if gang.lost and not gang.coordinator(nodes):
             return False
         pauses = "paused" in held.differences(order.allocation)
         if not (gang.changes or pauses) or (pauses and gang.alone is None):
             return False
-        return may_change(held, order.allocation, gang.changes, tuple(Pause))
+        return may_change(held, order.allocation, gang.changes, tuple(Pause), gang.lost)
 
     def _stop_gang(self, gang: Gang, order: int) -> list[Effect]:
         return self._sent(gang, gang.stop(order))

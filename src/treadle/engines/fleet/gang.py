@@ -111,10 +111,18 @@ class Gang:
         found = leader(self.changes)
         return self.alone or (None if found is None else self.seats.get(found.node))
 
+    def coordinator(self, nodes: Iterable[str]) -> str:
+        """The node whose supervisor coordinates members on these; empty: none of them can."""
+        found = leader(self.changes)
+        there = [node for node in nodes if node in self.seats and not self.seats[node].lost]
+        if found is None or found.node in there or found.node not in self.lost:
+            return "" if found is None else found.node
+        return next(iter(there), "")
+
     @property
     def leaves(self) -> bool:
-        """Whether parts of it are about to end, while it goes on."""
-        return any(seat.leaving for seat in self.seats.values())
+        """Whether parts of it are about to end, or lost and not proven to be over."""
+        return any(seat.leaving or self.is_lost_on(node) for node, seat in self.seats.items())
 
     @property
     def held(self) -> Allocation | None:
@@ -127,8 +135,18 @@ class Gang:
         return _whole([(s.allocation, s.launch) for s in self.seats.values() if not s.leaving])
 
     @property
-    def lost(self) -> bool:
-        return any(seat.lost for seat in self.seats.values())
+    def lost(self) -> tuple[str, ...]:
+        """The nodes that are lost with its parts."""
+        return tuple(node for node, seat in self.seats.items() if seat.lost)
+
+    @property
+    def survives(self) -> bool:
+        """Whether it can go on without the parts that are lost, on the nodes that it has else."""
+        if self.stopping or self.training_over or leader(self.changes) is None:
+            return False
+        parts = self.seats.values()
+        steady = not any(seat.joining or seat.leaving for seat in parts)
+        return steady and self.held == self.ordered and not all(seat.lost for seat in parts)
 
     @property
     def left(self) -> bool:
@@ -179,10 +197,14 @@ class Gang:
     def stop(self, order: int) -> tuple[str, ...]:
         """An order ends the attempt; the nodes to which it must be sent."""
         self._stop_ordered = True
+        if self.lost:
+            self._cause = self._cause or self._lost(self.seats[self.lost[0]])
         return self._stop_rest(order)
 
     def change(self, order: int, seats: Mapping[str, Seat]) -> None:
         """It is given an order that it may carry out while it runs, with these parts."""
+        for node in self.lost:
+            del self.seats[node]
         for node, new in seats.items():
             if (seat := self.seats.get(node)) is not None:
                 seat.sent, seat.allocation, seat.launch = order, new.allocation, new.launch
@@ -228,7 +250,7 @@ class Gang:
                 return self._hear_end(seat, _explained(node, fact))
 
     def lose(self, node: str, machine: str = "") -> tuple[str, ...]:
-        """Its node is lost: the others are useless; the nodes whose parts must be stopped.
+        """Its node is lost; the nodes whose parts must be stopped, unless the others can go on.
 
         machine: that had the name of the node; empty: not known.
         """
@@ -236,6 +258,8 @@ class Gang:
         if seat is None or seat.settled or seat.lost:
             return ()
         seat.lost, seat.machine = True, machine
+        if seat.leaving or self.survives:  # The controller says with which devices.
+            return ()
         self._cause = self._cause or self._lost(seat)
         return self._stop_rest(self.action)
 
@@ -249,6 +273,8 @@ class Gang:
         if self.is_lost_on(node):
             seat = self.seats[node]
             seat.ended, seat.settled = self._lost(seat), True
+            if seat.leaving:
+                del self.seats[node]
 
     def refuse(self, refused: Refused) -> JobStarted | None:
         """It could not change. It goes on as it was if it was to have more: the word of that. None

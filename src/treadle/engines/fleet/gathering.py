@@ -18,7 +18,7 @@ WAIT_S = 5.0  # of one call, for devices that another job releases
 class Ready(NamedTuple):
     objection: str = ""  # why it cannot be launched there
     port: int = 0  # for the rendezvous, on the first node
-    lead_port: int = 0  # for its supervisor, to coordinate members; 0: they stay as they are
+    lead_port: int = 0  # for the first one's supervisor, to coordinate members; 0: they stay
 
 
 def objection(
@@ -39,12 +39,13 @@ def objection(
 
 
 async def gathered(
-    parts: Mapping[str, Allocation],
+    parts: Mapping[str, Allocation | None],
     clients: Mapping[str, NodeClient],
     wanted: Callable[[], bool],
 ) -> Ready:
-    """parts: of each node. wanted: whether the order still stands.
+    """parts: of each node; None: it has what it needs but a port.
 
+    wanted: whether the order still stands.
     Raises EngineError if it can never be carried out.
     """
     while wanted():
@@ -68,7 +69,7 @@ async def gathered(
     return Ready("the order was superseded")
 
 
-async def _prepared(client: NodeClient, own: Allocation) -> messages.Prepared:
+async def _prepared(client: NodeClient, own: Allocation | None) -> messages.Prepared:
     def asked(session: str) -> messages.Prepare:
         return messages.Prepare(session=session, allocation=own, wait_s=WAIT_S)
 

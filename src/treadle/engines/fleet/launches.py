@@ -73,8 +73,8 @@ class Launches:
         how, why = self._objection(order)
         if how is not None:
             self._engine.do(course, course.not_launched(order, how, why))
-        elif (len(order.allocation.nodes()) > 1 or self._engine.folders.apart) and _comes(
-            course, order
+        elif _comes(course, order) and (
+            len(order.allocation.nodes()) > 1 or self._engine.folders.apart or course.gang
         ):
             self._engine.keep(self._gather(course, order))
         else:
@@ -95,6 +95,9 @@ class Launches:
         if how is not None:  # A node left while files were copied.
             self._engine.do(course, course.not_launched(order, how, why))
             return
+        if course.waits:  # A part of it was lost meanwhile.
+            self.add(course, order)
+            return
         nodes = order.allocation.nodes()
         addresses = {
             name: self._engine.members[name].address
@@ -104,7 +107,7 @@ class Launches:
         try:
             launch, allocation = self._engine.ask(order), order.allocation
             if course.gang is not None:
-                self._change(course, course.gang, order, launch, addresses)
+                self._change(course, course.gang, order, launch, addresses, ready.lead_port)
                 return
             led = launch.elastic and ready.lead_port
             lead = Leader(nodes[0], ready.lead_port, order.id) if led else None
@@ -124,10 +127,16 @@ class Launches:
         order: Launching,
         launch: Launch,
         addresses: Mapping[str, str],
+        port: int,
     ) -> None:
-        """Give the order to the parts of an attempt that runs, and to those that join it."""
-        found = leader(gang.changes)
+        """Give the order to the parts of an attempt that runs, and to those that join it.
+
+        port: for the next coordinator, if the one that there was is lost.
+        """
+        found, node = leader(gang.changes), gang.coordinator(order.allocation.nodes())
         assert found is not None, "it has said where members on other nodes are coordinated"
+        if found.node != node:
+            found = Leader(node, port, order.id)
         team = team_of(found, order.allocation, addresses)
         seats = seats_of(order.id, launch, order.allocation, addresses, port=0, team=team)
         self._engine.traces.add(gang.attempt, tuple(seats))
@@ -148,7 +157,7 @@ class Launches:
             if isinstance(workdirs, NotProvided):
                 self._engine.do(course, course.not_launched(order, *workdirs))
                 return
-            if len(nodes) > 1:
+            if len(nodes) > 1 or course.gang is not None:
                 ready = await gathered(_comes(course, order), self._engine.clients, wanted)
         except Exception as error:  # a bug in one job's orders must not stop other jobs
             self._fail(course, order, error)
@@ -184,8 +193,14 @@ class Launches:
         self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, why))
 
 
-def _comes(course: Course, order: Launching) -> Mapping[str, Allocation]:
-    """What is to begin, by node: all of it, or nodes that join an attempt which runs."""
-    parts = parts_of(order.allocation)
-    there = () if course.gang is None else course.gang.nodes
-    return {node: own for node, own in parts.items() if node not in there}
+def _comes(course: Course, order: Launching) -> Mapping[str, Allocation | None]:
+    """What is to begin, by node: all of it, or nodes that join an attempt which runs.
+
+    None: only a coordinator, in place of one that is lost.
+    """
+    parts, gang = parts_of(order.allocation), course.gang
+    if gang is None:
+        return parts
+    comes = {node: own for node, own in parts.items() if node not in gang.nodes}
+    found, node = leader(gang.changes), gang.coordinator(parts)
+    return comes if found is None or found.node == node else {node: None, **comes}

@@ -28,9 +28,15 @@ class Newcomer(NamedTuple):
 class FirstMembers:
     """Lines to ranks that have not spoken."""
 
-    def __init__(self, order: Mapping[str, Any]) -> None:
-        self.order = order
-        self.memory = MemoryFolder(order["tag"], order.get("uid"), order.get("gid"))
+    def __init__(
+        self,
+        order: Mapping[str, Any],
+        memory: MemoryFolder | None = None,
+        follows: Mapping[str, Any] | None = None,
+    ) -> None:
+        """follows: what another coordinator reached, which is lost: members are told of later."""
+        self.order, self.follows = order, follows
+        self.memory = memory or MemoryFolder(order["tag"], order.get("uid"), order.get("gid"))
         # Members may be on other nodes, or come to be there.
         self.leader: TeamLeader | None = None
         self.meeting = self._reachable() or Meeting()

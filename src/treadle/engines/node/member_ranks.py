@@ -11,6 +11,10 @@ error ends the attempt, as in a rigid job: its error would come again. So does o
 while the others train on: its script decided alone what all ranks have to decide alike. A newcomer
 that ends before it trains ends only itself: the others go on, and what was ordered is refused.
 
+The coordinator of an attempt may be lost with its node. Then the engine appoints another one by an
+order without that node, whose action is the term. That one has no ranks of its own: all supervisors
+that the order names, its own too, tell it which members they have (team_member.py).
+
 Part of the supervisor: it imports the standard library and the core's protocol alone.
 """
 
@@ -18,16 +22,25 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from treadle.core.member_facts import Changed, Ended, Limits, Lost, Phase, Place, Refused, Target
+from treadle.core.member_facts import (
+    Changed,
+    Ended,
+    Limits,
+    Lost,
+    Phase,
+    Place,
+    Refused,
+    Target,
+)
 from treadle.core.member_messages import Member
 from treadle.engines.node.first_members import FirstMembers, Newcomer
 from treadle.engines.node.members import Fact, Members
-from treadle.engines.node.members_files import REACHED, TARGET
-from treadle.engines.node.plain_files import put, read
+from treadle.engines.node.members_files import TARGET
+from treadle.engines.node.plain_files import read
 from treadle.engines.node.ranks import KILLED, Rank, pin
+from treadle.engines.node.reached import Reached, node_of
 from treadle.engines.node.team_leader import RemoteRank
 
 REPLACED_MAX = 3  # members of one attempt
@@ -56,10 +69,12 @@ class MemberRanks:
         """
         order = self._order = first.order
         self._newcomer, self._leader = first.newcomer, first.leader
+        # Of members whose places need no node: those of this supervisor's own ranks.
+        follows = first.follows is not None
+        self._own = "" if follows or first.leader is None else first.leader.node
         self._memory = first.memory
         self._memory.make()
         self._attempt = order["folder"]
-        self._tell = tell
         self._dismiss_rank = dismiss
         self.members = Members(
             first.meeting.room,
@@ -78,14 +93,14 @@ class MemberRanks:
         self._ranks: dict[Member, AnyRank] = dict(zip(own, ranks, strict=True))
         if self._leader is not None:
             self._ranks |= self._leader.ranks
-        self._awaited: dict[str, Any] | None = None  # an order that not all of its nodes have yet
+        self._awaited: Mapping[str, Any] | None = (
+            None  # an order that not all of its nodes have yet
+        )
         self._awaited_until = 0.0
         self._first: AnyRank | None = None  # the one that is rank 0 of the group
         self._dismissed: set[Member] = set()
         self._extras: dict[str, Mapping[str, Any]] = {}  # by device
         self._places: tuple[Place, ...] = ()
-        self._group = set(self._places_in(order))  # where the members are that train
-        self._holds = set(self._group)  # and others that are alive, or wanted
         self._plan = ""  # of the newest order
         self._aims = 0
         self._open = False  # the newest aim was neither reached nor refused
@@ -95,10 +110,15 @@ class MemberRanks:
         self._left: AnyRank | None = None  # that ended with 0, neither ordered nor dismissed
         self.failed: int | None = None  # the rank by which the attempt has failed; -1: elsewhere
         self.failed_code = 0  # of that one
-        self._reached = _at_first(order)
+        places = self._places_in(order)
+        self._reached = Reached(order, places, first.leader, tell, first.follows)
         devices = [str(number) for number in order["devices"]]
         self._extras = dict(zip(devices, order["ranks"], strict=True))
-        self._aim(order["action"], self._places_in(order), order["plan"], first.began)
+        if first.follows is None:
+            self._aim(order["action"], places, order["plan"], first.began)
+        else:
+            self._actions[0] = self._reached.words["action"]
+            self._await(order, first.began)
 
     @property
     def speaks(self) -> bool:
@@ -160,7 +180,7 @@ class MemberRanks:
 
     def _joins(self, member: Member) -> bool:
         """Whether it was to join the others for an order, and is no loss to them."""
-        ordered = self._actions[self._aims] != self._reached["action"]
+        ordered = self._actions[self._aims] != self._reached.words["action"]
         known = member in self._dismissed
         return ordered and not known and self.members.machine.joins(member)
 
@@ -176,10 +196,16 @@ class MemberRanks:
     def _note_killed(self, rank: AnyRank) -> None:
         """Another one takes its place, unless that was done too often."""
         self.failed_code = rank.code or 0  # If it is not replaced.
-        here = isinstance(rank, Rank)
-        if here and self.failed_code > KILLED_BY_SIGNAL and self._replaced < REPLACED_MAX:
-            self._reached["killed"] = [*self._reached["killed"], [rank.number, rank.code]]
-            self._write()
+        if self.failed_code <= KILLED_BY_SIGNAL or self._replaced >= REPLACED_MAX:
+            return
+        if isinstance(rank, RemoteRank):
+            self._reached.killed_there.append((rank.member, self.failed_code))
+        else:
+            self._reached.words["killed"] = [
+                *self._reached.words["killed"],
+                [rank.number, rank.code],
+            ]
+        self._write()
 
     def look(self, now: float) -> None:
         """Read what members said, and do what is due."""
@@ -209,9 +235,11 @@ class MemberRanks:
             return
         devices = [str(number) for number in target["devices"]]
         self._extras |= dict(zip(devices, target["ranks"], strict=True))
-        self._holds |= {*self._places_in(target)}
-        self._reached["holds"] = _here(self._holds)
+        self._reached.holds |= {*self._places_in(target)}
         self._write()
+        self._await(target, now)
+
+    def _await(self, target: Mapping[str, Any], now: float) -> None:
         self._awaited, self._awaited_until = target, now + TAKES_PART_S
         self._take_awaited(now)
 
@@ -232,6 +260,10 @@ class MemberRanks:
             self._aims += 1  # It has an answer, though no member was asked.
             self._actions[self._aims] = action
             return self._refuse(action, f"node {late} did not take part")
+        if self._leader is not None and self._leader.reported:
+            found = self._leader.take_over(places, action, self._reached.words["plan"])
+            self._ranks |= self._leader.ranks
+            self.members.take_over(*found, now)
         self._aim(action, places, target["plan"], now)
         if self._ends:  # Its members do not take orders any more.
             self._refuse(action, "the training ends")
@@ -239,11 +271,11 @@ class MemberRanks:
 
     def _places_in(self, order: Mapping[str, Any]) -> list[str]:
         """Where members are to be, in rank order: "3" is a device of this node, "n1/3" is not."""
-        team = (order["part"] or {}).get("team")
-        if team is None or self._leader is None:
+        if self._leader is None:
             return [str(number) for number in order["devices"]]
-        mine = self._leader.node
-        return [str(n) if node == mine else f"{node}/{n}" for node, n in team["devices"]]
+        team, mine = (order["part"] or {}).get("team"), self._leader.node
+        devices = [(mine, n) for n in order["devices"]] if team is None else team["devices"]
+        return [str(n) if node == self._own else f"{node}/{n}" for node, n in devices]
 
     def _look_elsewhere(self) -> Iterable[RemoteRank]:
         if self._leader is None:
@@ -277,7 +309,7 @@ class MemberRanks:
         action = self._actions[self._aims]
         if self._replaced <= REPLACED_MAX:
             self._aim(action, [place[0] for place in self._places], self._plan, now)
-        elif action != self._reached["action"]:
+        elif action != self._reached.words["action"]:
             self._refuse(action, "members that it wanted were lost again and again")
         else:
             self.failed = self._lost
@@ -290,6 +322,8 @@ class MemberRanks:
         self._actions[self._aims] = action
         self._places = tuple((device,) for device in devices)
         self._plan = plan
+        if self._leader is not None:
+            self._leader.needed = {node_of(device) for device in devices} - {""}
         self.members.order(Target(self._aims, self._places, plan), now)
 
     def _launch(self, member: Member, place: Place, descriptor: int, joins: bool) -> None:
@@ -324,19 +358,20 @@ class MemberRanks:
         match fact:
             case Changed():
                 group = self._devices_of(fact.group)
-                self._group = group
-                self._reached |= {"devices": _here(group), "why": fact.why, "plan": fact.plan}
+                self._reached.group = group
+                self._reached.words |= {"why": fact.why, "plan": fact.plan}
                 if fact.stall_s or fact.why != "order":
-                    self._reached["stall_s"] = fact.stall_s
+                    self._reached.words["stall_s"] = fact.stall_s
                 self._open = self._open and fact.order is None
                 self._follow_first(fact.group)
                 self._blame_the_one_that_left()
                 if fact.order is not None and group == self._wanted:
-                    self._reached |= {"action": self._actions[fact.order], "refused": None}
+                    answered = {"action": self._actions[fact.order], "refused": None}
+                    self._reached.words |= answered
                     self._pin(fact.group)
                 self._save_holds()
                 self._write()
-            case Refused() if self._actions[fact.order] == self._reached["action"]:
+            case Refused() if self._actions[fact.order] == self._reached.words["action"]:
                 self._open = False  # One that was to replace another is replaced itself.
             case Refused():
                 self._refuse(self._actions[fact.order], self._why(fact))
@@ -382,9 +417,9 @@ class MemberRanks:
     def _refuse(self, action: int, why: str) -> None:
         """The group stays as it is."""
         self._open = False
-        self._places = tuple((place,) for place in sorted(self._group))
-        self._plan = self._reached["plan"]
-        self._reached["refused"] = {"action": action, "why": why}
+        self._places = tuple((place,) for place in sorted(self._reached.group))
+        self._plan = self._reached.words["plan"]
+        self._reached.words["refused"] = {"action": action, "why": why}
         self._save_holds()
         self._write()
 
@@ -432,8 +467,9 @@ class MemberRanks:
     def _announce(self) -> None:
         can = [*self.members.can, HOST] if self.members.can else []
         can += [self._leader.word] if can and self._leader is not None else []
-        if (can and can != self._reached["can"]) or self._over != self._reached["over"]:
-            self._reached["can"] = can or self._reached["can"]
+        said = self._reached.words
+        if (can and can != said["can"]) or self._over != said["over"]:
+            said["can"] = can or said["can"]
             self._write()
 
     def _pin(self, group: Iterable[Member]) -> None:
@@ -446,43 +482,10 @@ class MemberRanks:
     def _save_holds(self) -> None:
         """Devices with a live member on them, and those of the newest order."""
         holds = self._devices_of(self.members.machine.members) | self._wanted
-        if self._is_settled() and holds != self._holds:
-            self._holds, self._reached["holds"] = holds, _here(holds)
+        if self._is_settled() and holds != self._reached.holds:
+            self._reached.holds = holds
             self._write()
 
     def _write(self) -> None:
-        """Tell the engine, and its successor."""
-        self._reached["over"] = self._over
-        part = {"plan": ""} if any("/" in place for place in self._group) else {}
-        own = {**self._reached, **part}
-        with suppress(OSError):
-            put(f"{self._attempt}/{REACHED}", json.dumps(own).encode())
-        self._tell({"members": own})
-        for node in () if self._leader is None else self._leader.nodes:
-            assert self._leader is not None
-            own = {"devices": _here(self._group, node), "holds": _here(self._holds, node)}
-            own |= {"plan": "", "can": [], "killed": [], "over": False}
-            self._leader.say(node, {"reached": {**self._reached, **own}})
-
-
-def _at_first(order: Mapping[str, Any]) -> dict[str, Any]:
-    """What the engine reads."""
-    return {
-        "action": order["action"],
-        "devices": order["devices"],
-        "plan": order["plan"],
-        "holds": order["devices"],
-        "can": [],
-        "stall_s": None,
-        "refused": None,
-        "killed": [],  # ranks that were killed and are replaced, each with its exit code
-        "over": False,  # the training has ended: its members end by themselves
-        "why": "",
-    }
-
-
-def _here(places: Iterable[str], node: str = "") -> list[int]:
-    """The numbers of the devices of one node; empty: of this one."""
-    start = f"{node}/" if node else ""
-    own = (each.removeprefix(start) for each in places if each.startswith(start))
-    return sorted(int(number) for number in own if number.isdecimal())
+        self._reached.words["over"] = self._over
+        self._reached.write()

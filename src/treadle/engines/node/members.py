@@ -14,7 +14,7 @@ not end with this process otherwise.
 """
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from treadle.core.member_facts import (
     Changed,
@@ -31,6 +31,7 @@ from treadle.core.member_facts import (
     Refused,
     Send,
     Stop,
+    TakeOver,
     Target,
     Tick,
 )
@@ -118,6 +119,21 @@ class Members:
     def order(self, target: Target, now: float) -> None:
         self._take(target, now)
 
+    def take_over(
+        self,
+        given: TakeOver,
+        lines: Mapping[Member, socket.socket],
+        said: Mapping[Member, Sequence[str]],
+        now: float,
+    ) -> None:
+        """Go on with members of a coordinator that is gone. said: of themselves, to that one."""
+        self._lines |= lines
+        self._buffers |= dict.fromkeys(lines, b"")
+        self._take(given, now)
+        for member, words in said.items():
+            for word in words:
+                self._hear(member, word.encode(), now)
+
     def stop(self, now: float) -> None:
         """All members write a checkpoint and leave together; the grace is the caller's."""
         self._take(Stop(), now)
@@ -197,18 +213,23 @@ class Members:
                 return self._close(member)
             *lines, rest = (self._buffers[member] + data).split(b"\n")
             self._buffers[member] = rest
-            try:
-                answers = [decode(each) for each in lines]
-            except ValueError:
+            if not all(self._hear(member, each, now) for each in lines):
                 return self._close(member)
             if len(rest) > LINE_BYTES_MAX:
                 return self._close(member)
-            for answer in answers:
-                if isinstance(answer, Hello):
-                    self._greet(member, answer)
-                if isinstance(answer, Answer):
-                    self._take(Heard(member, answer), now)
         return None
+
+    def _hear(self, member: Member, line: bytes, now: float) -> bool:
+        """Whether it can be read."""
+        try:
+            answer = decode(line)
+        except ValueError:
+            return False
+        if isinstance(answer, Hello):
+            self._greet(member, answer)
+        if isinstance(answer, Answer):
+            self._take(Heard(member, answer), now)
+        return True
 
     def _greet(self, member: Member, hello: Hello) -> None:
         first, self._can[member] = not self.spoken, hello.can

@@ -1,8 +1,9 @@
-"""A connection between the supervisors of one attempt on two nodes: lines of JSON, both ways.
+"""What the supervisors of one attempt on two nodes say to each other: lines of JSON, both ways.
 
-Each side proves that it knows the key of the attempt, and every line after that carries a mark that
-takes this key, with its number: what others on the network say is not listened to. It is not a
-secret what is said.
+A `Talk` outlives its connections: after a cut the one who calls does so again, and each side says
+again what the other one has not heard. On each connection (`PeerLink`) both prove that they know
+the key of the attempt, and every line after that carries a mark that takes this key, with its
+number: what others on the network say is not listened to. It is not a secret what is said.
 
 Part of the supervisor: it imports the standard library alone.
 """
@@ -11,7 +12,8 @@ import hmac
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +21,16 @@ MARK = 32  # characters before each line
 GREETING_BYTES_MAX = 4096
 BYTES_MAX = 1 << 20  # of one line
 READ_BYTES = 1 << 16
+# A peer whose machine is gone sends nothing that would close the connection.
+DEAD_AFTER_S = 15
+_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),  # Else a second line waits 40 ms for the first.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, DEAD_AFTER_S // 3),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, DEAD_AFTER_S // 3),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_S * 1000),
+)
 
 
 def key_of(order: Mapping[str, Any]) -> bytes:
@@ -39,6 +51,9 @@ class PeerLink:
     ) -> None:
         """about: what this side, which called, says of itself; None: the other one called."""
         line.setblocking(False)
+        with suppress(OSError):
+            for option in _OPTIONS:
+                line.setsockopt(*option)
         self._line, self._key = line, key
         self.about = about  # the one who called; None until it is known who that is
         self._calls = about is not None
@@ -153,3 +168,80 @@ class PeerLink:
                 raise
             except OSError:
                 self.close()
+
+
+class Talk:
+    """All that two supervisors say to each other, over one connection after another."""
+
+    def __init__(self) -> None:
+        self._link: PeerLink | None = None
+        self._greeted = False  # it was said on this connection what was heard on those before
+        self._resumed = False  # and the other one said so
+        self._said: deque[Mapping[str, Any]] = deque()  # what it may not have heard yet
+        self._dropped = self._heard = 0  # of what was said, and of what the other one said
+
+    @property
+    def closed(self) -> bool:
+        """Whether there is no connection now."""
+        return self._link is None or self._link.closed
+
+    @property
+    def open(self) -> bool:
+        return self._link is not None and self._link.open
+
+    @property
+    def owes(self) -> bool:
+        """Whether something could not be sent yet."""
+        return self._link is not None and self._link.owes
+
+    @property
+    def unheard(self) -> bool:
+        """Whether the other one may not have heard all, and can."""
+        return bool(self._said) and not self.closed
+
+    def fileno(self) -> int:
+        return -1 if self._link is None else self._link.fileno()
+
+    def connect(
+        self, link: PeerLink, said: Iterable[Mapping[str, Any]] = ()
+    ) -> list[Mapping[str, Any]]:
+        """Go on over this connection. said: on it already; what of that is news."""
+        self.close()
+        self._link, self._greeted, self._resumed = link, False, False
+        return self._take(link, said)
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        self._said.append(message)
+        if self._resumed and self._link is not None and self._link.open:
+            self._link.say(message)
+
+    def look(self) -> list[Mapping[str, Any]]:
+        """Send what waits; what the other one said."""
+        return [] if self._link is None else self._take(self._link, self._link.look())
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+
+    def _take(self, link: PeerLink, said: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        news = []
+        for message in said:
+            match message:
+                case {"heard": int(count)}:
+                    self._resume(link, count)
+                case _:
+                    self._heard += 1
+                    news.append(message)
+        if link.open and (news or not self._greeted):
+            self._greeted = True
+            link.say({"heard": self._heard})
+        return news
+
+    def _resume(self, link: PeerLink, heard: int) -> None:
+        while self._said and self._dropped < heard:
+            self._said.popleft()
+            self._dropped += 1
+        if not self._resumed:
+            self._resumed = True
+            for message in self._said:
+                link.say(message)

@@ -62,11 +62,16 @@ class RankLaunches:
             members.started(newcomer.member, rank, time.monotonic())
         return True
 
-    def members(self, first: FirstMembers | None, members: MemberRanks | TeamMember) -> None:
+    def members(
+        self,
+        first: FirstMembers | None,
+        members: MemberRanks | TeamMember,
+        coordinates: MemberRanks | TeamMember,
+    ) -> None:
         """Start those that are wanted. A newcomer that cannot be started is no failure."""
         if first is not None:
-            started = first.meeting.serve(self.starts, members.meets)
-            members.meets = ""
+            started = first.meeting.serve(self.starts, coordinates.meets)
+            coordinates.meets = ""
             if started is not None:
                 self._begun(*started)
         while members.starting:

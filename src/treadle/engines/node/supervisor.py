@@ -72,6 +72,7 @@ class Attempt:
         self._launches = RankLaunches(self, warm)
         self._first: FirstMembers | None = None
         self._members: MemberRanks | TeamMember | None = None  # once one has spoken
+        self._leads: MemberRanks | None = None  # in place of a coordinator that was lost
         team = (order.get("part") or {}).get("team")
         if team is not None and team["leader"] != team["node"]:
             self._members = TeamMember(order, tell=self._tell, dismiss=self._dismiss)
@@ -183,6 +184,8 @@ class Attempt:
             return False
         if self._members is None:
             return self._first is None or self._kill_at is not None or self._first.over()
+        if self._leads is not None and self._leads.over():
+            return True
         late = self._kill_at is not None and time.monotonic() >= self._kill_at
         return late or self._members.over()
 
@@ -198,22 +201,36 @@ class Attempt:
                 self._first, self.ranks, tell=self._tell, dismiss=self._dismiss
             )
         if asked:
-            self._members.take_target(now)
+            self._take_target(now)
         self._members.look(now)
-        if self._members.failed is not None and self.first is None:
-            self.first = self._members.failed
+        if self._leads is not None:
+            self._leads.look(now)
+        coordinates = self._leads or self._members
+        if coordinates.failed is not None and self.first is None:
+            self.first = coordinates.failed
             self._stop("", now)
-        if isinstance(self._members, TeamMember) and self._kill_at is None:
-            self._go_with(self._members, now)
+        released = isinstance(self._members, TeamMember) and self._members.released
+        if released and self._kill_at is None and any(rank.code is None for rank in self.ranks):
+            self._stop("", now)
         if self._kill_at is None:
-            self._launches.members(self._first, self._members)
+            self._launches.members(self._first, self._members, coordinates)
 
-    def _go_with(self, members: TeamMember, now: float) -> None:
-        """End when the coordinator says so; without it the members cannot go on."""
-        if members.lost:
-            self.cause, self._kill_at = "lost", now
-        elif members.released and any(rank.code is None for rank in self.ranks):
-            self._stop("", now)
+    def _take_target(self, now: float) -> None:
+        assert self._members is not None
+        target = self._members.take_target(now)
+        if self._leads is not None:
+            self._leads.take_target(now)
+        elif target is not None and isinstance(self._members, TeamMember):
+            self._begin_to_lead(self._members, target, now)
+
+    def _begin_to_lead(self, members: TeamMember, target: Mapping[str, Any], now: float) -> None:
+        """The coordinator is lost: this supervisor is the next one. Its own part calls it too."""
+        order = {**self.order, **target}
+        self._first = FirstMembers(order, members.memory, members.reached)
+        self._first.began = now
+        self._leads = MemberRanks(self._first, (), tell=self._tell, dismiss=self._dismiss)
+        assert self._first.leader is not None
+        members.follow(self._first.leader.team)
 
     def _dismiss(self, rank: Rank, at_once: bool) -> None:
         rank.signal(signal.SIGKILL if at_once else signal.SIGTERM)
@@ -224,7 +241,7 @@ class Attempt:
         if self._kill_at is None and self._limit_at is not None and not self._pausing.paused:
             due.append(self._limit_at + self._pausing.away_s(now))
         due += [] if self._record is None else [self._record.due]
-        due += [] if self._members is None else [self._members.due(now)]
+        due += [each.due(now) for each in (self._members, self._leads) if each is not None]
         left_s = self._fence.left_s()
         due += [] if left_s is None else [now + left_s]
         moments = [moment for moment in due if moment is not None]
@@ -267,8 +284,9 @@ class Attempt:
     def _stop(self, cause: str, now: float) -> None:
         self.cause = self.cause or cause
         self._kill_at = now + self.order["grace_s"]
-        if self._members is not None:
-            self._members.stop(now)
+        for each in (self._members, self._leads):
+            if each is not None:
+                each.stop(now)
         self._signal(self.order["stop_signal"])
         self._pausing.leave(now)
         self._signal(signal.SIGCONT)
@@ -281,6 +299,7 @@ class Attempt:
         """Read output until something happens or the time has passed."""
         talk = self._members or self._first
         lines = () if talk is None else tuple(talk.descriptors())
+        lines += () if self._leads is None else tuple(self._leads.descriptors())
         helper = self._pausing.helper
         lines += () if helper is None else (helper,)
         lines += handles(self.ranks) if self._pausing.paused else ()
@@ -340,7 +359,7 @@ class Attempt:
         self._peak_bytes, self._memory_kills = self.scope.peak_bytes(), self.scope.oom_kills()
         if self.first is not None and not self.cause and self._ran_out_of_memory():
             self.cause = "oom-killed"
-        if self.cause == "stopped" and self._members is not None and self._members.succeeded:
+        if self.cause == "stopped" and self._succeeded:
             self.cause = ""  # The stop came after the last step: nothing is left to be done.
         self.scope.remove()
         self._leave_status()
@@ -350,8 +369,15 @@ class Attempt:
             rank.finish()
         if self._members is not None:
             self._members.close()
+        if self._leads is not None:
+            self._leads.close()
         if self._first is not None:
-            self._first.close(succeeded=self._members is not None and self._members.succeeded)
+            self._first.close(succeeded=self._succeeded)
+
+    @property
+    def _succeeded(self) -> bool:
+        coordinates = self._leads or self._members
+        return coordinates is not None and coordinates.succeeded
 
     def _warm_ranks(self) -> list[WarmRank]:
         return [rank for rank in self._processes if isinstance(rank, WarmRank)]
@@ -424,8 +450,9 @@ class Attempt:
 
     def _code_of(self, first: int) -> int | None:
         """The exit code of the rank that failed first, which may be on another node."""
-        if first < 0 and self._members is not None:
-            return self._members.failed_code
+        coordinates = self._leads or self._members
+        if first < 0 and coordinates is not None:
+            return coordinates.failed_code
         return self.ranks[first].code
 
     def _ran_s(self) -> float | None:

@@ -4,24 +4,29 @@ Each of those nodes has a supervisor (team_member.py), which calls this one, sta
 members by its orders, and passes on what is said to them and by them. Here each of them is a socket
 like that of a member on this node, and a `Rank` whose process is elsewhere.
 
+A connection that is closed proves nothing: that node calls again, and nothing that was said is
+lost. It is lost if the newest order does not name it any more.
+
 Part of the supervisor: it imports the standard library and the core's protocol alone.
 """
 
 import select
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.core.live_plans import Leader
-from treadle.core.member_messages import LINE_BYTES_MAX, Member
+from treadle.core.member_facts import TakeOver
+from treadle.core.member_messages import LINE_BYTES_MAX, Member, Ready, encode
 from treadle.engines.node.meeting import bound
-from treadle.engines.node.peer_link import PeerLink, key_of
+from treadle.engines.node.peer_link import PeerLink, Talk, key_of
 from treadle.engines.node.ranks import KILLED
 
 BACKLOG = 64
 GREETING_MAX = 64  # connections that have not shown who they are
 OWED_S = 0.05  # until it is tried again to send what a connection did not take
+READY = encode(Ready()).decode().strip()
 LAST_TRIES = 20  # to send what the others are told in the end
 
 
@@ -49,6 +54,14 @@ class RemoteRank:
         self._leader.say(self.node, {"dismiss": self.member, "at_once": at_once})
 
 
+class Reported(NamedTuple):
+    """A member that had another coordinator before."""
+
+    place: str
+    line: socket.socket
+    said: list[str]  # of itself, to that one
+
+
 class TeamLeader:
     """Connections to the supervisors on other nodes, and what is passed on."""
 
@@ -59,11 +72,17 @@ class TeamLeader:
         self._listener = bound(address, team["port"] if team else 0)
         self._listener.setblocking(False)
         self._key, self._term = key_of(order), team["term"] if team else order["action"]
-        self.word = Leader(self.node, self._listener.getsockname()[1], self._term).word
+        port = self._listener.getsockname()[1]
+        self.word = Leader(self.node, port, self._term).word
+        # As others are told of it (core.launch.Team).
+        self.team = {"term": self._term, "leader": self.node, "address": address, "port": port}
+        self.team |= {"node": self.node, "devices": team["devices"] if team else ()}
         self._listens = False
         self._greeting: list[PeerLink] = []
-        self._links: dict[str, PeerLink] = {}
+        self._talks: dict[str, tuple[str, Talk]] = {}  # with the lives of those supervisors
+        self.needed: set[str] | None = None  # nodes of the newest order; None: all
         self.met: set[str] = set()  # nodes that have ever called
+        self.reported: dict[Member, Reported] = {}
         self._lines: dict[Member, socket.socket] = {}
         self._buffers: dict[Member, bytes] = {}
         self.ranks: dict[Member, RemoteRank] = {}
@@ -96,16 +115,15 @@ class TeamLeader:
             self._is_over(rank, KILLED)
 
     def say(self, node: str, message: Mapping[str, Any]) -> bool:
-        link = self._links.get(node)
-        if link is None or link.closed:
+        if node not in self._talks:
             return False
-        link.say(message)
+        self._talks[node][1].say(message)
         return True
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """Those that take part."""
-        return tuple(self._links)
+        return tuple(self._talks)
 
     def release(self, node: str, *, succeeded: bool) -> None:
         """Nothing is wanted of it any more: it ends."""
@@ -116,17 +134,33 @@ class TeamLeader:
     def alive(self) -> bool:
         return any(rank.code is None for rank in self.ranks.values())
 
+    def take_over(
+        self, places: Sequence[str], term: int, plan: str
+    ) -> tuple[TakeOver, dict[Member, socket.socket], dict[Member, list[str]]]:
+        """The members that nodes have told of, their lines, and what they said of themselves.
+
+        They had another coordinator before, with an earlier term.
+        """
+        found, self.reported = self.reported, {}
+        order = {place: number for number, place in enumerate(places)}
+        ready = [name for name, each in found.items() if any(READY in word for word in each.said)]
+        group = sorted(ready, key=lambda name: order.get(found[name].place, len(order)))
+        there = {name: (each.place,) for name, each in found.items()}
+        given = TakeOver(there, tuple(group), term, plan)
+        lines = {name: each.line for name, each in found.items()}
+        return given, lines, {name: each.said for name, each in found.items()}
+
     # -- for the loop ---------------------------------------------------------------------------
 
     def descriptors(self) -> list[int]:
         found = [self._listener.fileno()] if self._listens else []
-        links = (*self._greeting, *self._links.values())
-        found += [link.fileno() for link in links if not link.closed]
+        found += [link.fileno() for link in self._greeting if not link.closed]
+        found += [talk.fileno() for _, talk in self._talks.values() if not talk.closed]
         return found + [line.fileno() for line in self._lines.values()]
 
     def due(self, now: float) -> float | None:
         """When to look though nothing came."""
-        owes = any(link.owes for link in self._links.values())
+        owes = any(talk.owes for _, talk in self._talks.values())
         return now if self._ended else now + OWED_S if owes else None
 
     def look(self) -> None:
@@ -135,13 +169,12 @@ class TeamLeader:
         for link in list(self._greeting):
             said = link.look()
             if link.about is not None and not link.closed:
-                self._welcome(link)
-                self._hear(link.about["node"], said)
+                self._welcome(link, said)
             elif link.closed:
                 self._greeting.remove(link)
-        for node, link in list(self._links.items()):
-            self._hear(node, link.look())
-            if link.closed:
+        for node, (_, talk) in list(self._talks.items()):
+            self._hear(node, talk.look())
+            if talk.closed and self.needed is not None and node not in self.needed:
                 self._lose(node)
         for member in list(self._lines):
             self._pass_on(member)
@@ -154,15 +187,16 @@ class TeamLeader:
     def close(self, *, succeeded: bool) -> None:
         for node in self.nodes:
             self.release(node, succeeded=succeeded)
-        for link in self._links.values():
+        for _, talk in self._talks.values():
             for _ in range(LAST_TRIES):
-                if link.owes:
-                    select.select([], [link], [], OWED_S)
-                    link.look()
-            link.close()
+                if talk.unheard:
+                    select.select([talk], [talk] if talk.owes else [], [], OWED_S)
+                    talk.look()
+            talk.close()
         for link in self._greeting:
             link.close()
-        for line in (self._listener, *self._lines.values()):
+        lines = [*self._lines.values(), *(each.line for each in self.reported.values())]
+        for line in (self._listener, *lines):
             line.close()
 
     # -- inside ---------------------------------------------------------------------------------
@@ -177,22 +211,29 @@ class TeamLeader:
             if len(self._greeting) > GREETING_MAX:
                 self._greeting.pop(0).close()
 
-    def _welcome(self, link: PeerLink) -> None:
+    def _welcome(self, link: PeerLink, said: Iterable[Mapping[str, Any]]) -> None:
         self._greeting.remove(link)
         assert link.about is not None
-        node = link.about["node"]
-        if link.about["term"] != self._term or node in self._links:
+        node, life = link.about["node"], link.about["life"]
+        if link.about["term"] != self._term:
             link.close()
             return
-        self._links[node] = link
-        self.met.add(node)
-        link.say({"meeting": self.meeting})
+        if node in self._talks and self._talks[node][0] != life:
+            self._lose(node)  # The supervisor that was there before has ended.
+        if node not in self._talks:
+            self._talks[node] = life, Talk()
+            self.met.add(node)
+            self.say(node, {"meeting": self.meeting})
+        self._hear(node, self._talks[node][1].connect(link, said))
 
     def _hear(self, node: str, messages: Iterable[Mapping[str, Any]]) -> None:
         for message in messages:
             match message:
                 case {"has": int(action)}:
                     self.ready[node] = action
+                case {"member": str(member), "device": int(device), "said": list(said)}:
+                    place = f"{node}/{device}"
+                    self.reported[member] = Reported(place, self.expect(member, node), said)
                 case {"from": member, "line": str(line)} if member in self._lines:
                     with suppress(OSError):
                         self._lines[member].send(f"{line}\n".encode())
@@ -202,7 +243,7 @@ class TeamLeader:
                     pass
 
     def _lose(self, node: str) -> None:
-        del self._links[node]
+        self._talks.pop(node)[1].close()
         self.ready.pop(node, None)
         for rank in self.ranks.values():
             if rank.node == node:

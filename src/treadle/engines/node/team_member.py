@@ -1,11 +1,13 @@
-"""The members on this node, for a supervisor of an attempt that another node's coordinates.
+"""The members on this node, for a supervisor of an attempt that another one coordinates.
 
 It starts and reaps them by the orders of that one (team_leader.py), and passes on what is said to
 them and by them. It has the devices, cores and environment from the agent of its own node, as
 `target.json`, and writes `members.json` for it, by the word of the coordinator.
 
-If the coordinator is gone it ends, with its members. Until one of them, or the coordinator, has
-said that the members change, the ranks are those of a rigid job, and go their own way.
+While the coordinator cannot be reached its members wait, as long as the grant of their node
+lasts. A target with a newer term names the next coordinator, perhaps this supervisor itself: that
+one is told which members there are, and no older one is listened to. Until a member, or the
+coordinator, has said that the members change, the ranks are those of a rigid job.
 
 Part of the supervisor: it imports the standard library and the core's protocol alone.
 """
@@ -17,16 +19,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from treadle.core.member_messages import LINE_BYTES_MAX, Member, member_name
+from treadle.core.member_messages import LINE_BYTES_MAX, Member, decode, member_name
 from treadle.engines.node.first_members import Newcomer, environment
 from treadle.engines.node.members_files import REACHED, TARGET
 from treadle.engines.node.memory_folder import MemoryFolder
-from treadle.engines.node.peer_link import PeerLink, key_of
+from treadle.engines.node.peer_link import PeerLink, Talk, key_of
 from treadle.engines.node.plain_files import put, read
 from treadle.engines.node.ranks import NOT_ALLOWED, Rank, pin
 
 CONNECT_S = 2.0  # for one try
 RETRY_S = 0.2
+OWED_S = 0.05  # until it is tried again to send what a connection did not take
+# What the next coordinator must know of a member that the one before was told.
+ABOUT = ("Hello", "Ready", "StopAsked", "Finished")
+ABOUT_MAX = 8  # lines of one member
 
 
 class TeamMember:
@@ -35,6 +41,7 @@ class TeamMember:
     failed: int | None = None  # that is for the coordinator to say
     failed_code = 0
     finished = True
+    leads = False  # it coordinates: the others and itself call this supervisor
     meets = ""
 
     def __init__(
@@ -46,21 +53,24 @@ class TeamMember:
     ) -> None:
         self._order, self._tell, self._dismiss = order, tell, dismiss
         self._team: Mapping[str, Any] = order["part"]["team"]
-        self._memory = MemoryFolder(order["tag"], order.get("uid"), order.get("gid"))
+        self.memory = MemoryFolder(order["tag"], order.get("uid"), order.get("gid"))
         self._extras = dict(zip(order["devices"], order["ranks"], strict=True))
         self._has = order["action"]
-        self._link: PeerLink | None = None
-        self._call_at = 0.0
+        self._talk = Talk()
+        self._life = os.urandom(8).hex()  # another supervisor of this node has another
+        self._tried_at = 0.0
         self._meeting: str | None = None
         self._lines: dict[Member, socket.socket] = {}
         self._buffers: dict[Member, bytes] = {}
         self._ranks: dict[Member, Rank] = {}
         self._devices: dict[Member, int] = {}
+        self._about: dict[Member, list[str]] = {}
+        self.reached: Mapping[str, Any] = {"action": order["action"], "plan": order["plan"]}
         self.starting: list[Newcomer] = []
         # A node that joins an attempt that runs: it begins with no ranks of its own.
         self._joined = order["action"] > self._team["term"]
         self._changes = self._joined  # members do; else it is a rigid job, as far as is known
-        self._released = self._lost = self.succeeded = False
+        self._released = self._stops = self.succeeded = False
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -70,16 +80,31 @@ class TeamMember:
         return self._meeting is not None
 
     def call(self, now: float) -> None:
-        """Try to reach the coordinator, which may not be there yet."""
-        if self._link is not None and self._link.closed:
-            self._link = None
-        if self._link is not None or now < self._call_at:
+        """Try to reach the coordinator, which may not be there yet, or not any more."""
+        if self._talk.open or self._released or now < self._call_at:
             return
-        self._call_at = now + RETRY_S
+        self._tried_at = now
+        address, port = self._team["address"], self._team["port"]
+        about = {"node": self._team["node"], "term": self._team["term"], "life": self._life}
         with suppress(OSError):
-            line = socket.create_connection((self._team["address"], self._team["port"]), CONNECT_S)
-            about = {"node": self._team["node"], "term": self._team["term"]}
-            self._link = PeerLink(line, key_of(self._order), about)
+            line = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+            line.setblocking(False)
+            line.connect_ex((address, port))
+            self._talk.connect(PeerLink(line, key_of(self._order), about))
+
+    @property
+    def _call_at(self) -> float:
+        return self._tried_at + (RETRY_S if self._talk.closed else CONNECT_S)
+
+    def follow(self, team: Mapping[str, Any]) -> None:
+        """Another one coordinates from now on: tell it what there is."""
+        self._team, self._tried_at = team, 0.0
+        self._talk.close()
+        self._talk = Talk()
+        for member, rank in self._ranks.items():
+            if rank.code is None:
+                about = {"device": self._devices[member], "said": self._about.get(member, [])}
+                self._say({"member": member, **about})
 
     def newcomers(self) -> Iterator[Newcomer]:
         """The ranks that the attempt begins with."""
@@ -95,7 +120,7 @@ class TeamMember:
         asked, channel = len(self._team["devices"]), theirs.detach()
         own = environment(member, self._meeting or "", channel, joins=joins, asked=asked)
         own |= {"TREADLE_PLAN": plan, "TREADLE_INTERFACE": self._order["interface"]}
-        own |= {"TREADLE_MEMORY_DIR": self._memory.path}
+        own |= {"TREADLE_MEMORY_DIR": self.memory.path}
         extra = self._extras[device]
         return Newcomer(member, {**extra, "env": {**extra["env"], **own}}, channel)
 
@@ -118,37 +143,37 @@ class TeamMember:
 
     def look(self, now: float) -> None:
         """Pass on all that there is."""
-        if self._meeting is None:
-            self.call(now)
-        if self._link is not None:
-            for message in self._link.look():
-                self._hear(message)
-            if self._link.closed and self._meeting is not None and not self._released:
-                self._lost = True
+        self.call(now)
+        for message in self._talk.look():
+            self._hear(message)
         for member in list(self._lines):
             self._pass_on(member)
 
-    def take_target(self, now: float) -> None:  # noqa: ARG002
-        """Read the engine's newest order."""
+    def take_target(self, now: float) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """Read the engine's newest order; that order, if this supervisor is to coordinate."""
         try:
-            target = json.loads(read(f"{self._order['folder']}/{TARGET}"))
+            target: dict[str, Any] = json.loads(read(f"{self._order['folder']}/{TARGET}"))
         except (OSError, ValueError):
-            return
+            return None
         self._extras |= dict(zip(target["devices"], target["ranks"], strict=True))
         self._has = max(self._has, target["action"])
+        team = (target["part"] or {}).get("team")
+        if team is None or team["leader"] == self._order["node"]:
+            if not self.leads:
+                self.leads = True
+                return target
+        elif team["term"] > self._team["term"]:
+            self.follow(team)
         self._say({"has": self._has})
+        return None
 
-    def stop(self, now: float) -> None:
+    def stop(self, now: float) -> None:  # noqa: ARG002
         """Its ranks get the stop signal, and ask the coordinator that all stop together."""
+        self._stops = True
 
     def over(self) -> bool:
         """Once all its ranks have ended: whether there will be no more."""
-        return not (self._changes and self.welcome) or self._released or self._lost
-
-    @property
-    def lost(self) -> bool:
-        """Whether the coordinator is gone, and its members can only end."""
-        return self._lost and self._changes
+        return not (self._changes and self.welcome) or self._released or self._stops
 
     @property
     def released(self) -> bool:
@@ -156,30 +181,26 @@ class TeamMember:
 
     def due(self, now: float) -> float | None:
         """When to look though nothing came."""
-        if self._meeting is None:
-            return self._call_at
-        owes = self._link is not None and self._link.owes
-        return now + RETRY_S if owes else None
+        if self._talk.owes:
+            return now + OWED_S
+        return None if self._talk.open or self._released else self._call_at
 
     def descriptors(self) -> list[int]:
-        link = self._link
-        found = [] if link is None or link.closed else [link.fileno()]
+        found = [] if self._talk.closed else [self._talk.fileno()]
         return found + [line.fileno() for line in self._lines.values()]
 
     def close(self) -> None:
         for line in self._lines.values():
             line.close()
-        if self._link is not None:
-            self._link.close()
+        self._talk.close()
         for newcomer in self.starting:
             os.close(newcomer.channel)
-        self._memory.remove()
+        self.memory.remove()
 
     # -- inside ---------------------------------------------------------------------------------
 
     def _say(self, message: Mapping[str, Any]) -> None:
-        if self._link is not None and self._link.open:
-            self._link.say(message)
+        self._talk.say(message)
 
     def _say_ended(self, member: Member, code: int) -> None:
         if (line := self._lines.pop(member, None)) is not None:
@@ -193,7 +214,7 @@ class TeamMember:
                 self._say({"has": self._has})
             case {"launch": str(member), "device": int(device), "plan": plan, "joins": joins}:
                 self._changes = True
-                self._memory.note_passes(int(message["passes"]))
+                self.memory.note_passes(int(message["passes"]))
                 if device in self._extras:
                     new = self._newcomer(member, device, plan=plan, joins=bool(joins))
                     self.starting.append(new)
@@ -225,7 +246,11 @@ class TeamMember:
 
     def _reach(self, reached: Mapping[str, Any]) -> None:
         """What the agent of this node is to know of its members."""
-        self._changes = True
+        first = self._order["part"]["first_rank"]
+        ranks = {member: first + rank.number for member, rank in self._ranks.items()}
+        killed = [(ranks[name], code) for name, code in reached["killed"] if name in ranks]
+        self._changes, self.reached = True, {**reached, "killed": killed}
+        reached = self.reached
         with suppress(OSError):
             put(f"{self._order['folder']}/{REACHED}", json.dumps(reached).encode())
         self._tell({"members": reached})
@@ -245,7 +270,15 @@ class TeamMember:
             *lines, self._buffers[member] = (self._buffers[member] + data).split(b"\n")
             for each in lines:
                 self._changes = True
+                self._note(member, each)
                 self._say({"from": member, "line": each.decode()})
             if not data:
                 del self._lines[member]
                 line.close()
+
+    def _note(self, member: Member, line: bytes) -> None:
+        """Keep what the next coordinator would have to know."""
+        with suppress(ValueError):
+            kept = self._about.setdefault(member, [])
+            if type(decode(line)).__name__ in ABOUT and len(kept) < ABOUT_MAX:
+                kept.append(line.decode())

@@ -312,7 +312,7 @@ class Moves:
         """So many devices of its pool for a job, near those it holds; a loan of slots ends."""
         own = self._held[job.spec.id]
         self._free_all(own)
-        near = kept(self._pool(job), own, size)
+        near = kept(self._pool(job), own, size, job.spec.profile.lead)
         devices = near if len(near) == size else self._place(job, size)
         if devices is None:
             self._take_all(own)

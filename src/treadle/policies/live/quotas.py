@@ -134,7 +134,8 @@ class Entitlements:
                 assert held is not None, "it has a surplus"
                 shrunk.append((other, held))
                 plan.stop(other)
-                fewer = kept(plan.room.free, held.devices, least)
+                lead = other.spec.profile.lead
+                fewer = kept(plan.room.free, held.devices, least, lead)
                 plan.give(other, replace(held, devices=fewer))
                 found = plan.room.place(job, size)
             if found is None:
