@@ -9,6 +9,7 @@ import pytest
 from tests.control.daemons import Daemon, daemon
 from tests.store.postgres import PostgresServer, running
 from tests.waiting import until
+from treadle.control.jobs.unwritten_cancels import FILE
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import UnavailableError
 from treadle.wire.retention import PruneRequest
@@ -78,6 +79,22 @@ def leaves_while_the_store_is_silent(here: Daemon, server: PostgresServer) -> No
     finally:
         server.resume()
     here.start()
+
+
+def test_a5_a_cancel_outlives_the_daemon_that_could_not_write_it(server: PostgresServer) -> None:
+    with daemon("--store", server.url, "--devices", "1") as here:
+        runs = here.client.submit(LONG).id
+        here.reached(State.RUNNING, runs)
+        server.pause()
+        try:
+            here.client.cancel(runs)
+            here.kill()
+        finally:
+            server.resume()
+        here.start()
+        assert here.ended(runs)[0].state is State.CANCELLED
+        assert len(here.client.job(runs).attempts) == 1
+        assert not (here.state / FILE).exists()
 
 
 def test_a8_signals_are_heard_while_a_read_waits(server: PostgresServer) -> None:

@@ -22,6 +22,7 @@ from treadle.control.jobs import (
     Launcher,
     LostNodes,
     Restored,
+    UnwrittenCancels,
     holding,
     nodes_at_start,
     nodes_of,
@@ -175,6 +176,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         seal=seal,
         diffs=Diffs(settings.root / "code"),
         lost_nodes=state.lost,
+        cancels=UnwrittenCancels(settings.root),
     )
     return Parts(
         engine={ENGINE: settings.engine_name, ADDRESS: settings.options.address},

@@ -38,6 +38,7 @@ _FROZEN = "treadle pause {0} freezes it, and its memory stays where it is"
 _INSTEAD = "treadle hold {0} stops it if it keeps checkpoints"
 _FIRST = "treadle resume {0}, then treadle pause --suspend {0}"
 _STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
+_ON_DISK = "the store cannot be written now; the cancellation also holds if the daemon restarts"
 _IN_MEMORY = (
     "the store cannot be written now; if the daemon ends before it can be, cancel the job again"
 )
@@ -306,11 +307,13 @@ class Orders:
         except UnsettledError:
             if verb is not Verb.CANCEL:
                 raise
-            await self._stop_at_once(planned)
+            await self._stop_at_once(planned, done)
             return False
         return True
 
-    async def _stop_at_once(self, planned: Sequence[_Planned]) -> None:
+    async def _stop_at_once(
+        self, planned: Sequence[_Planned], done: "asyncio.Future[None]"
+    ) -> None:
         """Stop what runs of these jobs before it is on disk that they are cancelled.
 
         The job may be what fills the disk. One whose order to start still waits for the store is
@@ -325,12 +328,25 @@ class Orders:
                 continue
             if row.attempt <= self._context.commit.ordered:
                 await self._context.engine.carry_out([Stop(row.action, row.id)])
+        cancels = self._context.cancels
+        by = {fact.by for each in planned for fact in each.facts if isinstance(fact, JobCancelled)}
+        await asyncio.to_thread(cancels.add, records, next(iter(by), ""))
+
+        def written(end: "asyncio.Future[None]") -> None:
+            if not end.cancelled() and end.exception() is None:
+                asyncio.get_running_loop().run_in_executor(None, cancels.drop, records)
+
+        done.add_done_callback(written)
 
     async def _views(self, records: Sequence[JobRecord], *, settled: bool) -> list[JobView]:
         views = await self._queries.listed(records)
         if settled:
             return list(views)
-        return [replace(view, cause="unsettled", because=_IN_MEMORY) for view in views]
+        kept = {record.id for record in records if self._context.cancels.has(record)}
+        return [
+            replace(view, cause="unsettled", because=_ON_DISK if view.id in kept else _IN_MEMORY)
+            for view in views
+        ]
 
     async def _answer(self, planned: Sequence[_Planned], *, settled: bool) -> JobsOrdered:
         records = [record for each in planned for record in each.records]

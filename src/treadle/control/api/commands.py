@@ -16,6 +16,7 @@ from treadle.control.api.bulk_orders import DeleteEnded, Orders, check_priority
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import length_of
+from treadle.control.api.known_keys import KnownKeys
 from treadle.control.api.nodes_away import away, whole_cluster
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position, sharers
@@ -82,6 +83,7 @@ class Commands:
         self._queries = queries
         self._orders = Orders(context, queries, delete_ended)
         self._digest_key = context.seal.derive("digests of requests")
+        self._keys = KnownKeys(context.reads)
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     # -- jobs -----------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ class Commands:
     async def _submit_once(self, who: Who, request: JobRequest, key: KeyRow) -> Submitted:
         """The answer that this key had before, or a new job."""
         try:
-            known = await self._context.reads.ask(lambda store: store.key(key.owner, key.key))
+            known = await self._keys.find(key.owner, key.key)
         except StoreError as error:
             raise UnavailableError(f"the store cannot be read now: {error}") from None
         if known is None:

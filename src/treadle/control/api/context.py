@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from treadle.control.jobs import Diffs, Gates, JobTable, LostNode, LostNodes
+from treadle.control.jobs import Diffs, Gates, JobTable, LostNode, LostNodes, UnwrittenCancels
 from treadle.control.learning import JobLearner
 from treadle.control.loop import (
     Commit,
@@ -53,6 +53,7 @@ class Context:
     seal: Seal
     diffs: Diffs
     lost_nodes: LostNodes  # to be asked through `lost`
+    cancels: UnwrittenCancels
     seen: Seen | None = None  # None: look at the parts themselves, which only the loop may do
     all_stuck: Mapping[JobId, str] | None = None  # None: ask the engine, which looks at all devices
 

@@ -100,6 +100,7 @@ class Life:
             await context.commit.note(Batch(), change)
         # Before any order of ours: the attempts that it begins get their nonces from it.
         began: list[Fact] = [ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts]
+        began += context.cancels.facts(context.jobs.records)
         taken = asyncio.get_running_loop().create_future()
         context.commit.tell(began, Rider(done=taken))
         await self._restore_histories()
@@ -119,6 +120,7 @@ class Life:
             task.add_done_callback(self._task_ended)
         with suppress(Exception):  # Before people can ask: nodes may be gone since the last time.
             await asyncio.wait_for(taken, LEAVE_WITHIN_S)
+            context.cancels.clear()
 
     async def close(self) -> None:
         """Leave; jobs run on and are taken over by the next service."""

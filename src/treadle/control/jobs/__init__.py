@@ -56,4 +56,5 @@ from treadle.control.jobs.submission import (
 )
 from treadle.control.jobs.submit_again import submit_again
 from treadle.control.jobs.unnamed_tenants import without_quota
+from treadle.control.jobs.unwritten_cancels import UnwrittenCancels
 from treadle.control.jobs.weights import text_bytes
