@@ -400,13 +400,6 @@ def test_a_folder_that_was_moved_starts_where_it_is(
     assert daemon.view("1").state is State.SUCCEEDED
 
 
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def answers(socket: Path) -> bool:
     try:
         with Client(f"unix:{socket}") as client:

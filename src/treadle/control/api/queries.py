@@ -24,7 +24,7 @@ from treadle.control.api.queue_order import (
     waiting_jobs,
 )
 from treadle.control.api.queue_view import quotas_too_large
-from treadle.control.api.snapshots import Snapshots
+from treadle.control.api.snapshots import snapshot_of
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed, with_arguments
 from treadle.control.api.why import why
@@ -53,7 +53,6 @@ class Queries:
         self._context = context
         self.facts = status
         self.thinking = Thinking(context)
-        self._snapshots = Snapshots()
         self._order = InOrder(context)
         self._outputs = JobOutput(context)
 
@@ -274,7 +273,7 @@ class Queries:
 
     async def snapshot(self) -> Mapping[str, object]:
         """The scheduler's state: what a simulation would continue from."""
-        return await self._snapshots.made(self.thinking)
+        return await self.thinking.about("snapshot", snapshot_of)
 
     async def record(self, identity: str) -> JobRecord:
         """Of a job by its id, or by its name if only one is called that."""

@@ -56,7 +56,6 @@ SECONDS_MAX = 366 * 86_400.0
 GRACE_MAX_S = 86_400.0
 PROBABLY = 0.5  # a limit that more runs than this exceed is warned of
 RETRIES = 3  # of transient failures, if the user does not say
-PATH_MAX = 4096
 _PLACE = f"--env {CHECKPOINT_DIR}=..."
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
