@@ -1,5 +1,6 @@
 """How agents run on the test cluster: deploy/ as it is, with an image that mounts this machine."""
 
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +31,10 @@ def deploy(cluster: Cluster, shared: Path) -> None:
         if document["kind"] == "PodTemplate":
             _adapt(document, shared)
         cluster.create(PATHS[document["kind"]], document)
+    account = f"{PATHS['ServiceAccount']}/treadle-controller/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = json.loads(cluster.create(account, request))["status"]["token"]
+    write_kubeconfig(cluster.kubeconfig, cluster.controller, token)
     # As the controller manager would.
     authority = (cluster.folder / "api.crt").read_text()
     cluster.create(
@@ -41,6 +46,13 @@ def deploy(cluster: Cluster, shared: Path) -> None:
             "data": {"ca.crt": authority},
         },
     )
+
+
+def write_kubeconfig(given: Path, path: Path, token: str) -> None:
+    """The same cluster, as the one who has that token."""
+    document = yaml.safe_load(given.read_text())
+    document["users"][0]["user"] = {"token": token}
+    path.write_text(yaml.safe_dump(document))
 
 
 def documents() -> Iterable[dict[str, Any]]:

@@ -35,10 +35,15 @@ class KubernetesBench(EngineBench):
         fencing: Fencing = SOON,
         *,
         kubeconfig: Path | None = None,
+        inside: bool = False,
     ) -> None:
-        """shared: seen by the nodes. kubeconfig: by default the administrator's."""
+        """shared: seen by the nodes. inside: pods are called directly, which works from here too.
+
+        kubeconfig: by default that of a controller, which may do what deploy/ allows.
+        """
         self.root, self.cluster = shared / str(next(_folders)), cluster
-        self._fencing, self._kubeconfig = fencing, kubeconfig or cluster.kubeconfig
+        self._fencing, self._kubeconfig = fencing, kubeconfig or cluster.controller
+        self._inside = inside
         self.root.mkdir()
         super().__init__(commands(self.root))
 
@@ -48,7 +53,7 @@ class KubernetesBench(EngineBench):
         environment = {"KUBECONFIG": str(self._kubeconfig)}
         fleet = kubernetes_fleet(
             context,
-            lambda: access("", environment),
+            lambda: access("", environment)._replace(inside=self._inside),
             "the test cluster",
             fencing=self._fencing,
             settings=Settings(root=str(root), beat_s=0.5, lost_beats=10),
@@ -78,6 +83,13 @@ class KubernetesBench(EngineBench):
         folders = (AttemptFolders(self.root / "engine" / "nodes" / name) for name in SLOTS)
         ended = [processes.kill_tagged(TAG, f"{folder.instance}*") for folder in folders]
         return any(ended)
+
+    async def ended(self, name: str, *, within_s: float) -> None:
+        """Until it has, however long its node is away."""
+        async with asyncio.timeout(within_s):
+            while not self.ends(name):
+                self.controls.arrived.clear()
+                await self.controls.arrived.wait()
 
     async def release(self, job: str, code: int = 0) -> None:
         released(self.root, job, code)

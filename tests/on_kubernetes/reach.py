@@ -22,10 +22,11 @@ class Reach:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig = folder / "kubeconfig"  # of the administrator
+        self.controller = folder / "controller"  # of the service account in deploy/
 
-    def create(self, path: str, document: object) -> None:
-        self.get(path, json.dumps(document).encode())
+    def create(self, path: str, document: object) -> bytes:
+        return self.get(path, json.dumps(document).encode())
 
     def get(self, path: str, body: bytes | None = None, verb: str | None = None) -> bytes:
         """What the API server answers to its administrator."""

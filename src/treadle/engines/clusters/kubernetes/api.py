@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ CONNECT_WITHIN_S = 5.0
 WATCH_S = 240  # then the server ends a watch, and it is asked for again
 
 Object = dict[str, Any]
+
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # It would write a line for each request.
 
 
 class ApiError(EngineError):

@@ -1,0 +1,145 @@
+"""What dies or hangs on a real cluster, and what becomes of the jobs."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.on_kubernetes.bench import KubernetesBench
+from tests.on_kubernetes.reach import Cluster
+from treadle.core.actions import Start, Stop
+from treadle.core.attempt import How
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import NodeLost
+from treadle.core.launch import AttemptId
+from treadle.engines.fleet.port import Fencing
+from treadle.testing.engine_bench import on
+
+pytestmark = pytest.mark.engine
+PODS = "/api/v1/namespaces/treadle/pods"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/treadle/leases/treadle"
+PATIENT = Fencing(failover_s=300.0, margin_s=1.0)
+WITHIN_S = 120.0
+
+
+def told(
+    shared: Path,
+    cluster: Cluster,
+    story: Callable[[KubernetesBench], Awaitable[None]],
+    fencing: Fencing = PATIENT,
+) -> None:
+    async def run() -> None:
+        bench = KubernetesBench(shared, cluster, fencing)
+        try:
+            await asyncio.wait_for(story(bench), WITHIN_S)
+        finally:
+            await bench.clear_away()
+
+    asyncio.run(run())
+
+
+def agents() -> Iterator[int]:
+    """The processes that are agents, on all nodes."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"treadle.engines.clusters.kubernetes.agent_pod" in words and b"agent" in words:
+            yield int(process.name)
+
+
+def epoch(cluster: Cluster) -> int:
+    return int(json.loads(cluster.get(LEASE))["spec"]["leaseTransitions"])
+
+
+def test_a_second_controller_is_refused_until_the_first_leaves(shared: Path, kubernetes: Cluster):
+    async def story(bench: KubernetesBench) -> None:
+        first = epoch(kubernetes)
+        with pytest.raises(InvalidInputError, match="another Treadle"):
+            await asyncio.to_thread(KubernetesBench, shared, kubernetes)
+        assert epoch(kubernetes) == first
+        await bench.engine.close()
+        second = await asyncio.to_thread(KubernetesBench, shared, kubernetes)
+        assert epoch(kubernetes) == first + 1
+        await second.engine.close()
+
+    told(shared, kubernetes, story)
+
+
+def test_a_namespace_without_a_template_is_refused(shared: Path, kubernetes: Cluster):
+    config = kubernetes.kubeconfig.read_text()
+    elsewhere = kubernetes.folder / "elsewhere"
+    elsewhere.write_text(
+        config.replace("cluster: test", "cluster: test\n    namespace: default", 1)
+    )
+    with pytest.raises(InvalidInputError, match="PodTemplate treadle-agent"):
+        KubernetesBench(shared, kubernetes, kubeconfig=elsewhere)
+
+
+def test_from_within_agents_are_called_directly(shared: Path, kubernetes: Cluster):
+    bench = KubernetesBench(shared, kubernetes, PATIENT, inside=True)
+
+    async def story() -> None:
+        try:
+            await bench.runs("talker", on("n1", 0))
+            wanted = b"rank 1 one\n"
+            assert await bench.text(AttemptId("talker", 1), 1, wanted) == wanted
+        finally:
+            await bench.clear_away()
+
+    asyncio.run(story())
+
+
+def test_an_api_server_that_dies_ends_no_job(shared: Path, kubernetes: Cluster):
+    async def story(bench: KubernetesBench) -> None:
+        await bench.runs("long", on("n1", 0))
+        await bench.runs("held", on("n2", 0), action=1)
+        await asyncio.to_thread(kubernetes.say, "kill", "api")
+        await bench.release("held", 3)  # It ends while nothing can be told.
+        await asyncio.to_thread(kubernetes.say, "start", "api")
+        await bench.order(Stop(2, "long"))
+        await bench.ended("held", within_s=WITHIN_S)
+        await bench.ended("long", within_s=WITHIN_S)
+        assert [(each.attempt, each.how, each.code) for each in bench.ends("held")] == [
+            (1, How.EXITED, 3)
+        ]
+        assert [(each.attempt, each.how) for each in bench.ends("long")] == [(1, How.STOPPED)]
+        assert not [fact for fact in bench.facts if isinstance(fact, NodeLost)]
+
+    told(shared, kubernetes, story)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_an_agent_that_dies_or_hangs_ends_no_job(
+    shared: Path, kubernetes: Cluster, number: signal.Signals
+):
+    async def story(bench: KubernetesBench) -> None:
+        await bench.runs("long", on("n1", 0))
+        before = set(agents())
+        assert len(before) == 3
+        for process in before:
+            os.kill(process, number)
+        await bench.order(Stop(1, "long"))
+        await bench.ended("long", within_s=WITHIN_S)
+        assert [(each.attempt, each.how) for each in bench.ends("long")] == [(1, How.STOPPED)]
+        assert before.isdisjoint(agents())
+
+    told(shared, kubernetes, story)
+
+
+def test_a_pod_that_is_deleted_loses_its_job_and_comes_again(shared: Path, kubernetes: Cluster):
+    async def story(bench: KubernetesBench) -> None:
+        await bench.order(Start(0, "long", on("n1", 0)))
+        await bench.started("long", 0)
+        kubernetes.get(f"{PODS}/treadle-agent-n1", verb="DELETE")
+        await bench.ended("long", within_s=WITHIN_S)
+        assert [(each.attempt, each.how) for each in bench.ends("long")] == [(1, How.LOST)]
+        await bench.order(Start(1, "short", on("n1", 0)))
+        await bench.ended("short", within_s=WITHIN_S)
+
+    told(shared, kubernetes, story)
