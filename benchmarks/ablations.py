@@ -11,11 +11,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.pictures import new_picture, save
+
 from treadle.league.competition import Plan, play
 from treadle.league.result_cache import ResultCache
 from treadle.league.standings import geometric_mean, standings
 from treadle.league.workload_list import chosen, standard
-from treadle.reports.figure_files import check_available, new_picture, save
 
 FIGURE = "weave-ablations"
 # What is off, and the parameters that turn it off.
@@ -40,8 +41,6 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache/treadle/league")
     parser.add_argument("--figure", type=Path, help=f"folder for {FIGURE}.svg")
     options = parser.parse_args()
-    if options.figure:
-        check_available()
     names = [name for name in options.workloads.split(",") if name]
     found = ratios(options, names)
     print(table(options.policy, found))
@@ -114,7 +113,7 @@ def draw(policy: str, found: Ratios, folder: Path) -> None:
     axes.set(xlabel=f"mean completion time over that of {policy} (bar: geometric mean)")
     axes.grid(axis="x", color="#eceff3")
     axes.set_axisbelow(True)
-    save(picture, folder, FIGURE, ("svg",))
+    save(picture, folder / f"{FIGURE}.svg")
 
 
 def _largest(found: Ratios) -> float:

@@ -23,8 +23,9 @@ from functools import cache
 from math import log
 from pathlib import Path
 
+from benchmarks.pictures import add_legend, new_picture, save
+
 from treadle.core.cluster import Cluster, Node
-from treadle.reports.figure_files import add_legend, new_picture, save
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.traces.synthetic import generate
@@ -172,7 +173,7 @@ def draw(axis: str, folder: Path) -> str:
     axes.set(xlabel=axis, ylabel="CPU seconds of the simulation")
     axes.grid(color="#eceff3")
     add_legend(picture)
-    save(picture, folder, f"scale-{axis}", ("svg",))
+    save(picture, folder / f"scale-{axis}.svg")
     return f"![CPU seconds by {axis}](scale-{axis}.svg)"
 
 

@@ -1,7 +1,6 @@
 """`treadle sweep --vary`: any number of a run against the mean completion time."""
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -54,24 +53,8 @@ def test_the_live_decision_can_vary() -> None:
     assert rows[0]["jct_mean_s"] != rows[1]["jct_mean_s"]
 
 
-@pytest.mark.slow
-def test_the_mean_completion_time_is_drawn_against_every_number(tmp_path: Path) -> None:
-    words = ("--policies", "afs,srtf", "--vary", "length-error=0,1", "--seeds", "0..1")
-    result = treadle(*words, "--figures", str(tmp_path))
-    assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[-1] == (
-        f"figures length-error.png, length-error.svg in {tmp_path}"
-    )
-    drawn = (tmp_path / "length-error.svg").read_text()
-    assert all(text in drawn for text in (">afs<", ">srtf<", ">length error<"))
-
-
 @pytest.mark.parametrize("text", ["speed=1", "length-error", "length-error="])
 def test_what_cannot_vary_is_refused(text: str) -> None:
     assert refused("--vary", text).startswith(
         f"--vary {text} is invalid; expected OPTION=A,B with one of belief, belief-error, "
     )
-
-
-def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
-    assert "--figures needs a number in --vary" in refused("--figures", str(tmp_path))

@@ -166,7 +166,6 @@ def test_jobs_that_tie_up_to_rounding_go_by_arrival(tmp_path) -> None:
     [
         (["afs", "--trace", "x", "--autopack", "on"], "--autopack does not apply to afs"),
         (["muri", "--policies", "srtf"], "--policies, --autopack and --cluster need --trace FILE"),
-        (["muri", "--trace", "x", "--figures", "y"], "--figures compares with published figures"),
         (["muri", "--traces", "nowhere"], "there is no nowhere/muri_trace3.csv.gz"),
     ],
 )

@@ -8,11 +8,9 @@ import pytest
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
-from treadle.core.errors import InvalidInputError
 from treadle.reports.chart_span import chart_span
 from treadle.reports.comparison import Comparison
 from treadle.reports.downsample import binned, peaks, sampled
-from treadle.reports.figure_files import check_available
 from treadle.reports.page import page
 from treadle.reports.page_data import page_data
 from treadle.reports.run_history import Hold
@@ -131,12 +129,3 @@ def test_long_distributions_keep_their_ends():
     assert short["count"] == 5001
     assert len(short["values"]) == 1000
     assert (short["values"][0], short["values"][-1]) == (0, 5000)
-
-
-# -- figures ------------------------------------------------------------------------------------
-
-
-def test_missing_matplotlib_is_said_in_one_sentence(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(InvalidInputError, match="matplotlib"):
-        check_available()

@@ -16,8 +16,6 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.replications.paper import Paper
 from treadle.replications.rows import Row, text
-from treadle.reports.export import check_directory
-from treadle.reports.figure_files import check_available
 from treadle.reports.metrics import Summary
 from treadle.sim.experiment import fit_to, prepare
 from treadle.traces.clusters import cluster as parse_cluster
@@ -58,7 +56,6 @@ PAPERS = ("afs", "aiturbo", "muri", "rubick", "philly")
     metavar="DIR",
     help="Folder of the paper's traces.  [default: TREADLE_SHARED/traces, or ../shared/traces]",
 )
-@click.option("--figures", type=Path, metavar="DIR", help="Plot measured and published figures.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def replicate(
     paper: str,
@@ -68,7 +65,6 @@ def replicate(
     cluster_text: str | None,
     oversize: str,
     folder: Path | None,
-    figures: Path | None,
     as_json: bool,
 ) -> None:
     """Rerun the experiments of PAPER and compare; exit 1 if a figure is out of tolerance."""
@@ -78,10 +74,6 @@ def replicate(
     if unknown:
         raise InvalidInputError(f"--{unknown[0]} does not apply to {paper}; remove it")
     if trace is not None:
-        if figures is not None:
-            raise InvalidInputError(
-                "--figures compares with published figures and cannot be combined with --trace"
-            )
         listed = names(policies) if policies else list(chosen.policies)
         cluster = parse_cluster(cluster_text or chosen.cluster)
         workload = fit_to(load(trace, cluster=cluster), cluster, oversize)
@@ -89,18 +81,10 @@ def replicate(
         return
     if policies or options or cluster_text:
         raise InvalidInputError("--policies, --autopack and --cluster need --trace FILE")
-    if figures is not None:
-        check_available()
-        check_directory(figures)
     sections = _compare(chosen, folder, as_json=as_json)
     if as_json:
         found = {title: [row.as_dict() for row in rows] for title, rows in sections.items()}
         click.echo(json.dumps(found, indent=1))
-    if figures is not None:
-        from treadle.replications.figure import draw  # noqa: PLC0415  # matplotlib loads slowly
-
-        count = len(draw(sections, paper, figures))
-        click.echo(f"figures  {count} files in {figures}", err=as_json)
     if not all(row.holds for rows in sections.values() for row in rows):
         raise SystemExit(1)
 

@@ -18,10 +18,8 @@ from treadle.cli.show.table import Column, table
 from treadle.cli.study.options import interactive, names, run_options, settings, trace_options
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import duration
-from treadle.reports.export import check_directory, check_writable, write_text
-from treadle.reports.figure_files import check_available
+from treadle.reports.export import check_writable, write_text
 from treadle.reports.metrics import Summary
-from treadle.reports.sweep_figure import Line, sweep_figure
 from treadle.sim.settings import BELIEFS, Settings
 from treadle.sim.sweep import Task
 from treadle.sim.sweep import sweep as run_sweep
@@ -71,12 +69,6 @@ _Done = Sequence[tuple[Task, Summary]]
 )
 @run_options
 @click.option("--out", type=Path, metavar="FILE", help="Write all results to a .csv or .json file.")
-@click.option(
-    "--figures",
-    type=Path,
-    metavar="DIR",
-    help="Plot the mean completion time over each number in --vary, as PNG and SVG.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def sweep(
     trace: str,
@@ -89,12 +81,11 @@ def sweep(
     vary: tuple[str, ...],
     workers: int | None,
     out: Path | None,
-    figures: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Simulate TRACE under every combination, on all cores."""
-    _check_targets(out, figures)
+    _check_target(out)
     base = settings("fifo", options)
     combinations = product(
         names(policies),
@@ -120,12 +111,6 @@ def sweep(
         )
         for policy, placement, time_text, others, seed in combinations
     ]
-    axes = _numbers([task.settings for task in tasks])
-    if figures is not None and not axes:
-        raise InvalidInputError(
-            "nothing to plot: --figures needs a number in --vary, "
-            "such as --vary length-error=0,0.7,2.3"
-        )
     ended = _run(tasks, workers or os.cpu_count() or 1, show=interactive() and not as_json)
     failed = [one for one in ended if isinstance(one, TreadleError)]
     if len(failed) == len(tasks):
@@ -138,9 +123,6 @@ def sweep(
     if out is not None:
         write_text(out, json.dumps(rows, indent=1) if out.suffix == ".json" else _csv(rows))
         lines.append(f"written {len(rows)} rows to {out}")
-    if figures is not None:
-        paths = [path for axis in axes for path in _draw(done, axis, figures)]
-        lines.append(f"figures {', '.join(path.name for path in paths)} in {figures}")
     click.echo("\n".join(lines[:1] if as_json else lines))
     if failed:
         raise TreadleError(
@@ -164,15 +146,12 @@ def varied(texts: Iterable[str]) -> Iterator[dict[str, Any]]:
     return (dict(chosen) for chosen in product(*axes.values()))
 
 
-def _check_targets(out: Path | None, figures: Path | None) -> None:
-    """Refuse, before a long run, files that could not be written after it."""
+def _check_target(out: Path | None) -> None:
+    """Refuse, before a long run, a file that could not be written after it."""
     if out is not None:
         check_writable(out)
         if out.suffix not in {".csv", ".json"}:
             raise InvalidInputError(f"--out {out} ends in {out.suffix!r}; expected .csv or .json")
-    if figures is not None:
-        check_available()
-        check_directory(figures)
 
 
 def seed_list(text: str) -> list[int]:
@@ -209,26 +188,6 @@ def _run(tasks: list[Task], workers: int, *, show: bool) -> list[Summary | Tread
             progress.advance(1)
     progress.done()
     return [results[place] for place in range(len(tasks))]
-
-
-def _numbers(runs: Sequence[Settings]) -> list[str]:
-    """The numeric options with more than one value."""
-    axes = [name for name, kind in _AXES.items() if isinstance(kind, Number)]
-    values = {name: {_value(chosen, name) for chosen in runs} - {None} for name in axes}
-    return [name for name in axes if len(values[name]) > 1]
-
-
-def _draw(done: _Done, axis: str, directory: Path) -> list[Path]:
-    """Plot one line for each combination of the other options."""
-    differ = [name for name in _differing(done) if name not in {axis, "seed"}]
-    lines: dict[str, dict[float, list[float]]] = {}
-    for task, summary in done:
-        chosen = task.settings
-        others = [f"{name} {_value(chosen, name)}" for name in differ if name != "policy"]
-        line = lines.setdefault(", ".join([chosen.policy, *others]), {})
-        if summary.jct_mean_s is not None:
-            line.setdefault(_value(chosen, axis), []).append(summary.jct_mean_s)
-    return sweep_figure([Line(name, line) for name, line in lines.items()], axis, directory)
 
 
 def _differing(done: _Done) -> list[str]:
