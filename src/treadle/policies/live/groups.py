@@ -112,6 +112,7 @@ class Hosts:
         # Those with room for one more, by how many devices they hold; no empty list.
         self._alike: dict[int, dict[_Alike, list[Group]]] = {}
         self._gains: dict[tuple[int, _Alike], float] = {}  # by the newcomer's kind
+        self._refused: set[object] = set()  # what jobs were like for whom there is no group now
         for group in groups:
             self._add(group)
 
@@ -120,7 +121,12 @@ class Hosts:
 
         where: sets of nodes, within one of which it must be.
         """
-        level, runs_on, kind = self._level_of(job), job.spec.runs_on, self._kind(job.spec)
+        spec, level = job.spec, self._level_of(job)
+        runs_on, kind = spec.runs_on, self._kind(spec)
+        asks = (spec.sizes, spec.trial, spec.profile.cores, spec.host_cores)
+        like = (kind, level, asks, None if where is None else (*where,))
+        if like in self._refused:
+            return None
         found = [
             (gain, -len(group.members), -group.place, group)
             for size, by_likeness in self._alike.items()
@@ -130,11 +136,14 @@ class Hosts:
             and (group := self._first(job, where, groups)) is not None
             and (gain := self._gain(job, kind, alike)) > 0.0
         ]
+        if not found:
+            self._refused.add(like)
         return max(found, key=itemgetter(0, 1, 2))[-1] if found else None
 
     def join(self, job: Job, group: Group, *, last: bool = False) -> int:
         """The turn that the job gets there. last: no other is to join them."""
         turn = group.free_turn
+        self._refused.clear()
         alike, others = self._likeness(group), self._alike[len(group.devices)]
         others[alike].remove(group)
         if not others[alike]:
