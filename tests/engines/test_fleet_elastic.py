@@ -291,8 +291,8 @@ def test_a_training_changes_over_nodes(tmp_path: Path, lost: str) -> None:
     if not lost:  # Else that node may have written of the last step, or not.
         elastic_rows.check_samples(found, max(found.by_step))
     assert set(gaps) == {"1 -> 3", "3 -> 2"}
-    # A step takes 0.3 s at most. A loss is believed after 4.1 s.
-    assert max(gaps.values()) < (12.0 if lost else 1.3)
+    # A step takes 0.3 s at most. A loss is believed after 4.1 s, and the next store imports torch.
+    assert max(gaps.values()) < (60.0 if lost else 1.3)
 
 
 @thorough
@@ -349,5 +349,5 @@ def test_an_unmodified_script_changes_over_nodes(tmp_path: Path, lost: str) -> N
         _rows(printed(Path(SCRIPT), str(EPOCHS), workdir=folder)),
         torn=bool(lost),
     )
-    # A step takes 1 s at most. A loss is believed after 4.1 s.
-    assert max(stall for stall in stalls if stall is not None) < (13.0 if lost else 2.0)
+    # A step takes 1 s at most. A loss is believed after 4.1 s, and the next store imports torch.
+    assert max(stall for stall in stalls if stall is not None) < (60.0 if lost else 2.0)
