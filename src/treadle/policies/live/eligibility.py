@@ -156,6 +156,9 @@ class _Hosts:
         if asked_gib >= kind.full_gib:
             behind.add(job.id)
             return
+        if asked_gib >= kind.none_gib:
+            misled.add(job.id)
+            return
         if asked_gib not in kind.times:
             kind.times[asked_gib] = self._room.times(job)
         before, (most, now) = bisect(kind.asked_gib, asked_gib), kind.times[asked_gib]
@@ -164,6 +167,7 @@ class _Hosts:
             behind.add(job.id)
         elif before >= now:
             misled.add(job.id)
+            kind.none_gib = kind.none_gib if now else asked_gib
         else:
             insort(kind.asked_gib, asked_gib)
 
@@ -174,6 +178,7 @@ class _Kind:
 
     most_gib: float  # one that asks for more has no place, were all devices free
     full_gib: float = inf  # those before may take all that one could have that asks for so much
+    none_gib: float = inf  # no free device suits one that asks for so much, while others are free
     asked_gib: list[float] = field(default_factory=list)  # by those before that are in sight
     # For how many jobs that ask for so much there is memory, and of these devices (Room.times).
     times: dict[float, tuple[float, float]] = field(default_factory=dict)
