@@ -6,11 +6,13 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.on_kubernetes.bench import KubernetesBench
-from tests.on_kubernetes.reach import Cluster
+from tests.on_kubernetes.reach import SLOTS, Cluster
+from tests.waiting import awaited
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
@@ -21,6 +23,7 @@ from treadle.testing.engine_bench import on
 
 pytestmark = pytest.mark.engine
 PODS = "/api/v1/namespaces/treadle/pods"
+TEMPLATE = "/api/v1/namespaces/treadle/podtemplates/treadle-agent"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/treadle/leases/treadle"
 PATIENT = Fencing(failover_s=300.0, margin_s=1.0)
 WITHIN_S = 120.0
@@ -35,11 +38,17 @@ def told(
     async def run() -> None:
         bench = KubernetesBench(shared, cluster, fencing)
         try:
+            await bench.engine.carry_out([])
+            assert await awaited(lambda: all_there(bench))
             await asyncio.wait_for(story(bench), WITHIN_S)
         finally:
             await bench.clear_away()
 
     asyncio.run(run())
+
+
+async def all_there(bench: KubernetesBench) -> bool:
+    return {node.name for node in bench.engine.nodes()} == SLOTS.keys()
 
 
 def agents() -> Iterator[int]:
@@ -79,6 +88,41 @@ def test_a_namespace_without_a_template_is_refused(shared: Path, kubernetes: Clu
     )
     with pytest.raises(InvalidInputError, match="PodTemplate treadle-agent"):
         KubernetesBench(shared, kubernetes, kubeconfig=elsewhere)
+
+
+def test_an_image_that_is_missing_is_said_and_its_node_comes_when_it_is_there(
+    shared: Path, kubernetes: Cluster
+):
+    template = json.loads(kubernetes.get(TEMPLATE))
+    wrong = json.loads(json.dumps(template))
+    wrong["template"]["spec"]["containers"][0]["image"] = "treadle.test/absent:1"
+
+    def put(wanted: dict[str, Any]) -> None:
+        wanted["metadata"].pop("resourceVersion", None)
+        kubernetes.get(TEMPLATE, json.dumps(wanted).encode(), "PUT")
+        kubernetes.get(f"{PODS}/treadle-agent-n2", verb="DELETE")
+
+    async def story(bench: KubernetesBench) -> None:
+        def shown(name: str) -> str:
+            return next((each.because for each in bench.engine.view() if each.name == name), "")
+
+        async def said() -> bool:
+            return "Image" in shown("n2")
+
+        async def there() -> bool:
+            return "n2" in {node.name for node in bench.engine.nodes()}
+
+        await bench.runs("long", on("n1", 0))
+        put(wrong)
+        try:
+            assert await awaited(said)
+            assert not await there()
+        finally:
+            put(template)
+        assert await awaited(there)
+        assert not bench.ends("long")
+
+    told(shared, kubernetes, story)
 
 
 def test_from_within_agents_are_called_directly(shared: Path, kubernetes: Cluster):
