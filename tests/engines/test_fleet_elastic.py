@@ -206,10 +206,12 @@ async def test_the_attempt_goes_on_without_the_node_that_coordinates(bench: Flee
 
 @telling()
 async def test_the_last_node_goes_on_without_the_one_that_coordinates(bench: FleetStory) -> None:
+    """The third one leaves with that order."""
     job = Elastic(bench)
-    await job.start("n0", "n1")
+    await job.start("n0", "n1", "n2")
     await lose(bench, "n0")
     assert (await job.change(1, "n1")).attempt == 1
+    await job.is_on("n1")
     await bench.until(lambda: "m1 is rank 0 of 1" in job.log("n1", 0))
     assert (await job.change(2, "n1", "n2")).attempt == 1
     await bench.order(Stop(3, "a"))

@@ -146,8 +146,8 @@ class Course:
     def changing(self, order: Launching, gang: Gang, seats: Mapping[str, Seat]) -> list[Effect]:
         """The attempt is given the order, with these parts."""
         self._next = self.beginning = None
-        gang.change(order.id, seats)
-        return self._sent(gang, seats)
+        leavers = gang.change(order.id, seats)
+        return self._sent(gang, (*leavers, *seats))
 
     # -- launches -------------------------------------------------------------------------------
 

@@ -166,7 +166,8 @@ class Gang:
 
     @property
     def stopping(self) -> bool:
-        return any(seat.stopping and not seat.joining for seat in self.seats.values())
+        stops = (seat for seat in self.seats.values() if seat.stopping)
+        return any(not (seat.joining or seat.leaving) for seat in stops)
 
     def reports_from(self, node: str) -> bool:
         """Whether what a job reports there is of this attempt, as it goes on.
@@ -201,8 +202,13 @@ class Gang:
             self._cause = self._cause or self._lost(self.seats[self.lost[0]])
         return self._stop_rest(order)
 
-    def change(self, order: int, seats: Mapping[str, Seat]) -> None:
-        """It is given an order that it may carry out while it runs, with these parts."""
+    def change(self, order: int, seats: Mapping[str, Seat]) -> tuple[str, ...]:
+        """It is given an order that it may carry out while it runs, with these parts.
+
+        The nodes whose parts are to leave, and must be stopped: their coordinator is lost.
+        """
+        found = leader(self.changes)
+        orphaned = found is not None and found.node in self.lost
         for node in self.lost:
             del self.seats[node]
         for node, new in seats.items():
@@ -213,6 +219,10 @@ class Gang:
                 self.seats[node] = replace(new, launch=own, joining=True)
         for node, seat in self.seats.items():
             seat.leaving = node not in seats
+        leavers = [node for node in self.seats if orphaned and node not in seats]
+        for node in leavers:
+            self.seats[node].stopping, self.seats[node].sent = True, order
+        return tuple(leavers)
 
     def _stop_rest(self, order: int) -> tuple[str, ...]:
         found = []
