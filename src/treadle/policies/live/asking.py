@@ -4,9 +4,8 @@ Jobs of lower lines make way: at any cost for those of a higher level, if it pay
 same level who are within their users' shares.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from math import inf
-from typing import NamedTuple
 
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
@@ -16,7 +15,6 @@ from treadle.policies.live.costs import Part
 from treadle.policies.live.eligibility import Eligibility, Level, Line, LineOf, lingers
 from treadle.policies.live.plan import Plan
 from treadle.policies.live.pools import Pool, Types, pools_of, shown
-from treadle.policies.live.room import Needs, asks_host
 from treadle.policies.live.sharing import short_of_cores
 from treadle.policies.live.views import view
 
@@ -118,7 +116,6 @@ class Asking:
         found = {name for name in dropped if rows[name].only_on or not in_order}
         if not (found or refused or self._plan.kept) or not self._others_fit(found):
             return set()
-        found |= self._more(found)
         found.update(job.id for job in self._holding if job.id not in self._plan.changes)
         return found
 
@@ -134,26 +131,6 @@ class Asking:
                 return True
             tried.add(kind)
         return False
-
-    def _more(self, dropped: Set[JobId]) -> set[JobId]:
-        """Waiting jobs that ask no less of a node than one that no node had enough for."""
-        rows = self._snapshot.jobs
-        refused = {ask for name in dropped if (ask := self._asks(rows[name])) is not None}
-        return {
-            job.id
-            for job in self._waiting
-            if refused and self._waits(job.id) and (own := self._asks(job)) is not None
-            if any(own.is_no_less(ask) for ask in refused)
-        }
-
-    def _asks(self, job: Job) -> "_Asks | None":
-        """None: nothing of a node but devices."""
-        spec = job.spec
-        if not asks_host(spec):
-            return None
-        needs = self._plan.room.needs(job)
-        assert needs is not None, "it asks for memory or cores"
-        return _Asks(needs, spec.sizes[0], (self._line[job.id], spec.tenant))
 
     # -- one question -----------------------------------------------------------------------------
 
@@ -292,24 +269,6 @@ class Asking:
             if guests:
                 own = self._shown(line, members)
                 self._ask_about(line, pool, guests | own)
-
-
-class _Asks(NamedTuple):
-    """What a job asks of a node at the least."""
-
-    needs: Needs
-    least: int  # devices
-    of: Hashable  # whose room it is
-
-    def is_no_less(self, other: "_Asks") -> bool:
-        own, its = self.needs, other.needs
-        return (
-            self.of == other.of
-            and own.places == its.places
-            and own.memory_gib >= its.memory_gib
-            and own.cores >= its.cores
-            and self.least >= other.least
-        )
 
 
 def _basis(seen: Snapshot) -> object:
