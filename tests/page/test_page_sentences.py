@@ -1,28 +1,12 @@
 """Sentences of the page say what the command line says, and nothing that is not so."""
 
-import re
-
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Route, expect
 
-from tests.control.daemons import Daemon, daemon
-from tests.page.visiting import Visitor, bash, visiting
+from tests.control.daemons import Daemon
+from tests.page.visiting import Visitor, bash
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
-
-
-def test_a_daemon_that_began_again_is_not_said_to_have_begun_before(browser: Browser):
-    """Decisions are kept: they are known from before this daemon began."""
-    with daemon("--devices", "1") as here:
-        here.ended(here.client.submit(bash("true", name="before")).id)
-        here.leave()
-        here.start()
-        with visiting(browser, here) as visitor:
-            visitor.log_in("/decisions")
-            expect(visitor.page.locator(".decision").filter(has_text="before")).to_be_visible()
-            since = re.compile(r"^\d+ others? since [\d:]+ changed nothing$")
-            expect(visitor.page.locator(".heading .quiet")).to_have_text(since)
-            visitor.check()
 
 
 def test_a_range_from_now_on_is_a_bound(visitor: Visitor):

@@ -69,6 +69,9 @@ class Noted:
 
 Line = Opened | Decided | PolicySet | Noted | RecordFact | Event | Action
 
+# Fields that earlier versions wrote, and nothing reads any more.
+_FORMER: Mapping[type, tuple[str, ...]] = {events.AttemptEnded: ("changed",)}
+
 _KINDS: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
@@ -181,6 +184,8 @@ def decode(text: bytes, *, number: int = 0) -> tuple[float, Line]:
         kind = _KINDS.get(str(fields.pop("kind", None)))
         if kind is None:
             raise InvalidInputError(f"expected a kind among {', '.join(_KINDS)}")
+        for former in _FORMER.get(kind, ()):
+            fields.pop(former, None)
         unknown = fields.keys() - {known.name for known in dataclass_fields(kind)}
         if unknown:
             raise InvalidInputError(f"{kind.__name__} has no field {min(unknown)!r}")

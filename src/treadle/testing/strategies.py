@@ -20,7 +20,6 @@ from treadle.testing.live_case import Fact, LiveCase
 TYPES = ("gpu", "NVIDIA A100-SXM4-80GB", "NVIDIA H200", CPU)
 WORDS = ((), ("any",), ("gpu",), (CPU,), ("h200",), ("A100",), ("a100", "H200"))
 TENANTS = ("", "a", "b")
-USERS = ("", "ann", "bob")
 
 Value = TypeVar("Value")
 
@@ -89,7 +88,6 @@ def _jobs(draw: st.DrawFn, size_max: int, *, elastic: bool) -> JobSpec:
         profile=Profile(size=asked, serial=draw(st.sampled_from((0.0, 0.1)))),
         submit_at=draw(_moments),
         retries=draw(st.integers(0, 2)),
-        owner=draw(st.sampled_from(USERS)),
         tenant=draw(st.sampled_from(TENANTS)),
         guaranteed=draw(_mostly(True, False)),
         resumable=draw(_mostly(True, False)),

@@ -17,7 +17,7 @@ from treadle.models.sizes.work import Curve
 Devices = tuple[Device, ...]
 
 _ONE_IN = 4  # jobs
-_SETTLED = 4.0  # restarts: after so long, one counts for little
+_SETTLED = 4.0  # times what a change costs: after so long, one counts for little
 _LOOKS = 2  # at that age, and at twice that
 _QUANTUM_S = 3600.0  # without lengths: where the first class ends, in device-seconds
 _LATER = 1.25  # times as long until a look, and what is due then is looked at together
@@ -92,17 +92,17 @@ def look(
     held: Allocation,
     curve: Curve,
     now: float,
-    restart_s: float,
+    change_s: float,
     *,
     known: bool,
     changed: bool = False,
 ) -> Look:
     """A job that is to hold this; known: its length is. changed: it holds something else now."""
     begun_at = now if changed else job.begun_at
-    settled, settles_at = 0, begun_at + _SETTLED * restart_s
+    settled, settles_at = 0, begun_at + _SETTLED * change_s
     while settled < _LOOKS and now >= settles_at:
         settled += 1
-        settles_at = begun_at + _SETTLED * restart_s * 2.0**settled
+        settles_at = begun_at + _SETTLED * change_s * 2.0**settled
     if known:
         return Look(Mark(job.spec.id, settled, 0, curve), settles_at, inf)
     served = job.service_at(now)

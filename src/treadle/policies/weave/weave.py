@@ -255,8 +255,9 @@ class Weave(Sharing):
     def _look(
         self, job: Job, held: Allocation, snapshot: Snapshot, *, changed: bool = False
     ) -> Look:
-        curve, restart = self.curves.of(job.spec, snapshot.supply), self.restart_s(job)
-        return look(job, held, curve, snapshot.now, restart, known=self.known, changed=changed)
+        curve = self.curves.of(job.spec, snapshot.supply)
+        least_s = resize_s(job.spec, self._levers.restart_s)  # the cheapest change of it
+        return look(job, held, curve, snapshot.now, least_s, known=self.known, changed=changed)
 
     def _first(self, snapshot: Snapshot, demand: float) -> list[tuple[float, Job]]:
         """The first waiting jobs that want so many devices, with their values."""
