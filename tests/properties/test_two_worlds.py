@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,20 +11,77 @@ from tests.properties.live_runs import live
 
 from treadle.control.loop.controller import Controller
 from treadle.control.loop.live_policy import belief_on
-from treadle.core.actions import Action
-from treadle.core.events import Event
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded, Event, JobFailed, JobFinished, JobStopped
+from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import PHILLY, ScalingModel
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import policy
 from treadle.testing.live_case import LiveCase
-from treadle.testing.simulated_world import SimulatedWorld
 from treadle.testing.strategies import live_cases
 
 Log = list[tuple[float, tuple[Action, ...]]]
 
 POLICIES = ["fifo", "srtf", "las", "tiresias", "max-min", "afs", "muri-l", "weave-l"]
+
+
+class SimulatedWorld:
+    """The simulated engine as a live one, and the clock of its controller, which jumps.
+
+    The controller sleeps only when it has nothing to do: then the next event is reported.
+    """
+
+    def __init__(self, simulated: SimulatedEngine) -> None:
+        self.inbox: asyncio.Queue[Event | None] = asyncio.Queue()
+        self.ended = asyncio.Event()  # nothing will happen any more
+        self._engine = simulated
+        self._ends: dict[JobId, JobFinished | JobFailed | JobStopped] = {}  # the newest of each
+        self._now = 0.0
+
+    def now(self) -> float:
+        return self._now
+
+    async def sleep_until(self, moment: float) -> None:
+        now = min(moment, self._engine.next_at)
+        if now == inf:
+            self.ended.set()
+            await asyncio.Event().wait()
+        self._now = now
+        events = self._engine.due(now)
+        for event in events:
+            if isinstance(event, JobFinished | JobFailed | JobStopped):
+                self._ends[event.job] = event
+            self.inbox.put_nowait(event)
+        if now < moment and not events:
+            await asyncio.Event().wait()
+
+    async def carry_out(self, actions: Sequence[Action]) -> None:
+        """What came too late is answered; the simulator's own loop gives no such orders."""
+        before = self._engine.running()
+        running, carried = set(before), []
+        for action in actions:
+            answer = self._too_late(action, ran=action.job in before, runs=action.job in running)
+            if answer is not None:
+                self.inbox.put_nowait(answer)
+                continue
+            carried.append(action)
+            if isinstance(action, Stop):
+                running.discard(action.job)
+            else:
+                running.add(action.job)
+        self._engine.carry_out(carried, self._now)
+
+    def _too_late(self, action: Action, *, ran: bool, runs: bool) -> Event | None:
+        if not isinstance(action, Start) and not runs:
+            return AttemptEnded(action.job, action.id, 0, How.STOPPED)
+        ended = self._ends.get(action.job)
+        if isinstance(action, Stop) or ran or action.job not in action.after:
+            return None
+        repeated = isinstance(ended, JobFinished | JobFailed)
+        return replace(ended, action=action.id) if ended is not None and repeated else None
 
 
 def scheduler_of(name: str, case: LiveCase) -> Scheduler:
@@ -44,7 +103,7 @@ def controlled(name: str, case: LiveCase) -> Log:
     log: Log = []
 
     async def drive() -> None:
-        adapter = SimulatedWorld(engine(case), case.cluster.nodes)
+        adapter = SimulatedWorld(engine(case))
         controller = Controller(
             scheduler_of(name, case),
             adapter,

@@ -210,13 +210,9 @@ class EngineBench(ABC):
         return fact
 
     def meaning(self, fact: Event) -> End | None:
-        """What an end is to the scheduler; None for other facts.
-
-        Rule 1 asks for an AttemptEnded. Only engines that cannot number attempts may do without.
-        """
-        if isinstance(fact, JobFinished | JobFailed | JobStopped):
-            assert "attempts" in self.cannot, f"expected an AttemptEnded (rule 1), found {fact}"
-            return fact
+        """What an end is to the scheduler; None for other facts."""
+        bare = isinstance(fact, JobFinished | JobFailed | JobStopped)
+        assert not bare, f"expected an AttemptEnded (rule 1), found {fact}"
         return fact.meaning if isinstance(fact, AttemptEnded) else None
 
     async def end(self, name: JobId, action: int) -> Event:

@@ -82,9 +82,7 @@ class EngineContract(OrderRules, MachineRules, PauseRules):
         attempts = [AttemptId("long", 1), AttemptId("long", 2)]
         await bench.engine.adopt([row("long", Phase.STARTING, BOTH, action=1)], attempts)
         await bench.started("long", 1)
-        assert "attempts" in bench.cannot or [
-            (end.attempt, end.how) for end in bench.ends("long")
-        ] == [(1, How.REPLACED)]
+        assert [(end.attempt, end.how) for end in bench.ends("long")] == [(1, How.REPLACED)]
 
     @pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.CANCELLING])
     @told()
@@ -106,7 +104,7 @@ class EngineContract(OrderRules, MachineRules, PauseRules):
         assert "long" not in bench.held()
         assert bench.ends("long") == []
 
-    @told("attempts")
+    @told()
     async def test_8_the_end_of_an_earlier_attempt_is_reported_as_replaced(
         self, bench: EngineBench
     ) -> None:

@@ -101,7 +101,7 @@ class MachineRules(BenchTests):
         assert bench.index(lost) < bench.index(end)
         assert name not in [node.name for node in bench.engine.nodes()]
 
-    @told("node loss", "attempts")
+    @told("node loss")
     async def test_11_attempts_on_a_lost_node_end_as_lost(self, bench: EngineBench) -> None:
         name = await bench.lose_node()
         await bench.fact(lambda fact: fact == NodeLost(name))
