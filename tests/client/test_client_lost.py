@@ -119,8 +119,8 @@ def test_a_refusal_that_is_not_ours_still_has_its_status():
 
 
 def test_fields_that_were_not_given_are_not_sent():
-    call = calls.submit(JobRequest(command=("true",), priority=3, env={}))
-    assert call.body == {"command": ("true",), "priority": 3}
+    body = calls.sparse(JobRequest(command=("true",), priority=3, env={}))
+    assert body == {"command": ("true",), "priority": 3}
 
 
 def test_a_diff_that_does_not_fit_is_cut_and_said_so():

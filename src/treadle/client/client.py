@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from treadle.client import calls
-from treadle.client.calls import Call, Which
+from treadle.client.address import Address, find_address, find_token
+from treadle.client.calls import PREFIX, Call, Calls, Which
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.client.exchange import (
     ANSWER_BYTES_MAX,
@@ -25,7 +25,6 @@ from treadle.client.exchange import (
     request_parts,
     too_long,
 )
-from treadle.client.methods import Methods
 from treadle.client.wait_polling import ONE_BY_ONE_MAX, Absence, looks, sleep
 from treadle.core.allocation import Pause
 from treadle.core.errors import TreadleError
@@ -44,11 +43,22 @@ EVENTS_PAGE = 1000
 Answer = TypeVar("Answer")
 
 
-class Client(Methods):
+class Client(Calls):
     """Talks to a Treadle server over its Unix socket or HTTP. Refusals are the errors of
     `wire/problems.py`."""
 
     _opened: httpx2.Client | None = None
+
+    def __init__(
+        self,
+        address: str | Address | None = None,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self.address = address if isinstance(address, Address) else find_address(address)
+        self._token = find_token(token, self.address)
+        self._timeout_s = timeout_s
 
     def __enter__(self) -> Client:
         return self
@@ -61,7 +71,7 @@ class Client(Methods):
             self._opened.close()
             self._opened = None
 
-    def do(self, call: Call[Answer]) -> Answer:
+    def do(self, call: Call) -> object:
         """Carry out a call; a lost connection is tried again where that does no harm."""
         tries = Tries(call)
         while True:
@@ -172,7 +182,7 @@ class Client(Methods):
 
     def journal(self) -> Iterator[bytes]:
         """Download the journal as JSON lines, in pieces."""
-        call = calls.journal()
+        call = Call(method="GET", path=f"{PREFIX}/journal", answer="bytes")
         knock(self.address)
         with self._sent(call) as response:
             if response.status_code != 200:
@@ -210,7 +220,7 @@ class Client(Methods):
         active = {job.id for job in self.jobs()}
         return sorted(identity for identity in left if identity not in active)
 
-    def _exchange(self, call: Call[Any]) -> tuple[int, bytes]:
+    def _exchange(self, call: Call) -> tuple[int, bytes]:
         with self._sent(call) as response:
             body = bytearray()
             for piece in response.iter_bytes():
@@ -220,7 +230,7 @@ class Client(Methods):
             return response.status_code, bytes(body)
 
     @contextmanager
-    def _sent(self, call: Call[Any]) -> Iterator[httpx2.Response]:
+    def _sent(self, call: Call) -> Iterator[httpx2.Response]:
         """Send a call; the block reads its answer."""
         from treadle.client import connection  # noqa: PLC0415  (115 ms, so only when it is needed)
 

@@ -7,7 +7,6 @@ import ipaddress
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -59,7 +58,7 @@ def _verify(address: Address) -> ssl.SSLContext | bool:
 
 
 @contextmanager
-def plain_errors(address: Address, call: Call[Any]) -> Iterator[None]:
+def plain_errors(address: Address, call: Call) -> Iterator[None]:
     """The library's errors as ours, in a sentence that names the address."""
     try:
         yield
@@ -92,7 +91,7 @@ def _untrusted(address: Address, error: BaseException) -> UntrustedError | None:
     return None
 
 
-def _sentence(address: Address, call: Call[Any], error: BaseException) -> str:
+def _sentence(address: Address, call: Call, error: BaseException) -> str:
     reason = str(error) or type(error).__name__
     return (
         f"the server at {address} did not answer {call.method} {call.path} ({reason});"
