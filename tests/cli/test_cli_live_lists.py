@@ -1,7 +1,5 @@
 """What the verbs that only read print, to the letter, at 80 columns."""
 
-import csv
-import io
 import json
 import time
 from dataclasses import replace
@@ -297,19 +295,6 @@ def test_usage_is_in_device_hours(capsys) -> None:
     assert unknown.endswith("\nin device-hours\n")
     assert "USED" not in unknown
     assert printed(capsys, ValueClient(), "usage") == "no device was allocated in that time\n"
-
-
-def test_usage_as_csv_gives_a_spreadsheet_no_formulas(capsys) -> None:
-    client = ValueClient(used=USED)
-    rows = list(
-        csv.reader(io.StringIO(printed(capsys, client, "usage", "--csv", "--since", "all")))
-    )
-    assert rows == [
-        ["user", "tenant", "jobs", "allocated_h", "used_h", "failed_h"],
-        ["anna", "nlp", "1200", "1234.500000", "1000.250000", "3.000000"],
-        ["'=cmd()", "", "1", "0.500000", "", "0.000000"],
-    ]
-    assert client.asked == [("usage", 0.0)]
 
 
 def test_events_are_lines_and_old_ones_have_their_date(capsys) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from tests.cli.live_session import ValueClient, job, running, treadle
 
-from treadle.cli.show.wording import exact_span
 from treadle.wire.jobs import JobRequest, JobView, State
 
 AFTER = {"cause": "dependency", "because": "it starts after job 9"}
@@ -165,14 +164,6 @@ def test_the_name_of_an_array_is_refused_as_its_id_is(capsys, verb) -> None:
             "treadle: sweep is the name of array 13; name one of its jobs, such as 13_0 "
             "(treadle ps --array 13 lists them)\n"
         )
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.5, "0.5s"), (45, "45s"), (90, "1m30s"), (3600, "1h"), (5400, "1h30m"), (86_405, "1d05s")],
-)
-def test_a_length_that_was_chosen_is_shown_in_full(seconds: float, text: str) -> None:
-    assert exact_span(seconds) == text
 
 
 def test_members_that_could_not_be_held_are_named(capsys) -> None:

@@ -1,8 +1,17 @@
 """What a running job says of itself."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from treadle.core.job import JobId
+
+# The stages of a step, as what takes most of it.
+STAGES = {
+    "load": "loading data",
+    "prepare": "preparing data",
+    "compute": "computing",
+    "sync": "the network",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +35,9 @@ class JobReport:
     token: str = field(repr=False)  # that was shown with it, and which the controller checks
     report: Report
     at: float  # when it was taken, by the run's own clock
+
+
+def bottleneck(stages: Mapping[str, float]) -> str:
+    """The stage that takes most of a step; empty if none is known."""
+    known = {name: stages[name] for name in STAGES if stages.get(name, 0.0) > 0}
+    return max(known, key=lambda name: known[name]) if known else ""

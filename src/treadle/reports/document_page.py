@@ -7,7 +7,7 @@ style attributes.
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from treadle.reports.comparison import PALETTE
+from treadle.reports.comparison import colour
 from treadle.reports.document import Document, Section, Table, Tile, cell
 from treadle.reports.script_bundle import static_text
 from treadle.reports.template import asset, content_policy, filled
@@ -84,7 +84,7 @@ def _key(table: Table) -> str:
         return ""
     names = "".join(
         f'<span><svg class="block" width="12" height="12" aria-hidden="true">'
-        f'<rect width="12" height="12" fill="{_colour(place)}"/></svg>{escape(part)}</span>'
+        f'<rect width="12" height="12" fill="{colour(place)}"/></svg>{escape(part)}</span>'
         for place, part in enumerate(table.parts)
     )
     return f'<div class="chart-key">{names}</div>'
@@ -103,10 +103,6 @@ def _rectangles(shares: Sequence[float]) -> Iterator[str]:
     for place, share in enumerate(shares):
         width = _WIDE * min(max(share, 0.0), 1.0)
         if width:
-            colour = _colour(place)
-            yield f'<rect x="{begin:.1f}" width="{width:.1f}" height="10" fill="{colour}"/>'
+            fill = colour(place)
+            yield f'<rect x="{begin:.1f}" width="{width:.1f}" height="10" fill="{fill}"/>'
         begin += width
-
-
-def _colour(place: int) -> str:
-    return PALETTE[place % len(PALETTE)]

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from treadle.core.errors import InvalidInputError
+from treadle.wire.job_fields import duration_text
 from treadle.wire.notation import duration, shown
 
 DAY_S = 86_400.0
@@ -40,7 +41,7 @@ class Keep:
         return cls(age_s, most)
 
     def __str__(self) -> str:
-        age = [] if self.age_s is None else [_age_text(self.age_s)]
+        age = [] if self.age_s is None else [duration_text(self.age_s)]
         most = [] if self.bytes is None else [size_text(self.bytes)]
         return ",".join([*age, *most]) or FOREVER
 
@@ -117,10 +118,3 @@ def size_text(count: int) -> str:
         value /= 1024
         units.pop(0)
     return f"{value:.1f}".removesuffix(".0") + units[0]
-
-
-def _age_text(seconds: float) -> str:
-    for unit, length in (("d", DAY_S), ("h", 3600.0), ("m", 60.0)):
-        if seconds % length == 0:
-            return f"{seconds / length:g}{unit}"
-    return f"{seconds:g}s"

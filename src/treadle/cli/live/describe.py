@@ -19,11 +19,12 @@ from treadle.cli.live.why import (
 )
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
-from treadle.cli.show.wording import command_text, exact_span, plain
+from treadle.cli.show.wording import command_text, plain
 from treadle.core.allocation import Pause
 from treadle.core.errors import TreadleError
 from treadle.core.wording import ago, gib_text, listed, named_jobs, several, share, short_span, span
 from treadle.wire.history import JobHistory
+from treadle.wire.job_fields import duration_text
 from treadle.wire.jobs import (
     AttemptView,
     CompanyView,
@@ -171,7 +172,7 @@ def _asked(detail: JobDetail, recent: JobDetail, *, peak: bool) -> list[tuple[st
         *(() if detail.preemptible else ("not preemptible",)),
         f"priority {view.priority}",
     ]
-    limit = "no time limit" if detail.time_limit_s is None else exact_span(detail.time_limit_s)
+    limit = "no time limit" if detail.time_limit_s is None else duration_text(detail.time_limit_s)
     retries = several(detail.retries, "retry", "retries")
     retries = f"at most {retries}" if detail.retries else retries
     if detail.retries and not detail.retry_unknown:
@@ -187,7 +188,7 @@ def _asked(detail: JobDetail, recent: JobDetail, *, peak: bool) -> list[tuple[st
         ("device type", plain(detail.device_type)),
         ("model", plain(view.model)),
         ("kind", ", ".join(kinds)),
-        ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),
+        ("limits", f"{limit}, grace {duration_text(detail.grace_s)}, {retries}"),
         ("host", _host(detail, peak=peak)),
         ("GPU memory", "" if detail.gpu_memory_gib is None else gib_text(detail.gpu_memory_gib)),
         ("sharing", _sharing(detail)),

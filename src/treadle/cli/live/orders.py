@@ -31,37 +31,31 @@ mine_option = click.option(
 some_jobs_argument = click.argument("jobs", nargs=-1, shell_complete=complete_jobs)
 
 
-@click.command()
-@some_jobs_argument
-@mine_option
-@yes_option
-@json_option
-def cancel(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
-    """Cancel JOBS (ids, names or arrays): stop signal, grace period, then kill."""
-    return _Order(session(), Verb.CANCEL, as_json=as_json).give(jobs, mine=mine, yes=yes)
+def _for_jobs(verb: Verb, help_: str) -> click.Command:
+    """A command that gives an order for some jobs."""
+
+    @click.command(verb.value, help=help_)
+    @some_jobs_argument
+    @mine_option
+    @yes_option
+    @json_option
+    def command(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
+        return _Order(session(), verb, as_json=as_json).give(jobs, mine=mine, yes=yes)
+
+    return command
 
 
-@click.command()
-@some_jobs_argument
-@mine_option
-@yes_option
-@json_option
-def hold(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
+cancel = _for_jobs(
+    Verb.CANCEL, "Cancel JOBS (ids, names or arrays): stop signal, grace period, then kill."
+)
+hold = _for_jobs(
+    Verb.HOLD,
     """Hold JOBS: none of them runs until it is released.
 
-    A job that runs is paused, or stopped if it cannot be paused and keeps checkpoints.
-    """
-    return _Order(session(), Verb.HOLD, as_json=as_json).give(jobs, mine=mine, yes=yes)
-
-
-@click.command()
-@some_jobs_argument
-@mine_option
-@yes_option
-@json_option
-def release(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
-    """Release held JOBS: they may start again."""
-    return _Order(session(), Verb.RELEASE, as_json=as_json).give(jobs, mine=mine, yes=yes)
+    A job that runs is paused, or stopped if it cannot be paused and keeps checkpoints.""",
+)
+release = _for_jobs(Verb.RELEASE, "Release held JOBS: they may start again.")
+resume = _for_jobs(Verb.RESUME, "Let paused JOBS go on, once their devices are free.")
 
 
 @click.command()
@@ -79,16 +73,6 @@ def pause(jobs: tuple[str, ...], suspend: bool, mine: bool, yes: bool, as_json: 
     how = Pause.SUSPENDED if suspend else Pause.FROZEN
     order = _Order(session(), Verb.PAUSE, how=how, as_json=as_json)
     return order.give(jobs, mine=mine, yes=yes)
-
-
-@click.command()
-@some_jobs_argument
-@mine_option
-@yes_option
-@json_option
-def resume(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
-    """Let paused JOBS go on, once their devices are free."""
-    return _Order(session(), Verb.RESUME, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # -5 is a priority

@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping
 
+from treadle.core.job_report import STAGES, bottleneck
+
 WORDS = {
     "load": "waits for data",
     "prepare": "prepares",
     "compute": "computes",
     "sync": "adds up gradients",
-}
-BOTTLENECKS = {
-    "load": "loading data",
-    "prepare": "preparing data",
-    "compute": "computing",
-    "sync": "the network",
 }
 SHOWN = 0.005  # smaller shares of a step are left out
 
@@ -28,14 +24,8 @@ def step_text(stages: Mapping[str, float]) -> str:
         if stages.get(name, 0.0) > SHOWN * step_s
     ]
     largest = bottleneck(stages)
-    tail = f"; {BOTTLENECKS[largest]} takes most" if largest else ""
+    tail = f"; {STAGES[largest]} takes most" if largest else ""
     return f"{seconds_text(step_s)}: {', '.join(parts)}{tail}"
-
-
-def bottleneck(stages: Mapping[str, float]) -> str:
-    """The stage that takes most of a step; empty if none is known."""
-    known = {name: stages[name] for name in BOTTLENECKS if stages.get(name, 0.0) > 0}
-    return max(known, key=lambda name: known[name]) if known else ""
 
 
 def seconds_text(seconds: float) -> str:

@@ -21,13 +21,14 @@ from treadle.cli.live.session import Session, echo_json, json_option, note, remo
 from treadle.cli.live.wait import until_ended
 from treadle.cli.live.why import estimate_text, length_text, place_text
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import command_text, exact_span, plain
+from treadle.cli.show.wording import command_text, plain
 from treadle.client.errors import UnreachableError
 from treadle.client.gitstate import git_state
 from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import gib_text, is_at_once, named_jobs, several, sizes
+from treadle.wire.job_fields import duration_text
 from treadle.wire.jobs import (
     DryRun,
     Estimate,
@@ -325,7 +326,7 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         head = "would start once other jobs have made way"
     else:
         head = "would wait"
-    limit = "" if request.time_limit_s is None else exact_span(request.time_limit_s)
+    limit = "" if request.time_limit_s is None else duration_text(request.time_limit_s)
     lines = [
         ("because", plain(answer.never_fits or answer.because)),
         ("jobs", f"{answer.jobs:,}" if answer.jobs > 1 else ""),

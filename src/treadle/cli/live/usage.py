@@ -1,8 +1,5 @@
 """`treadle usage`: device-hours by user and tenant, allocated and used."""
 
-import csv
-import io
-
 import click
 
 from treadle.cli.live.session import Session, echo_json, json_option, session
@@ -28,9 +25,6 @@ _SHARES = (
     Column("HOLDS", right=True, always=True),
     Column("WAITING", right=True),
 )
-_FIELDS = ("user", "tenant", "jobs", "allocated_h", "used_h", "failed_h")
-# A spreadsheet reads a cell that begins with one of these as a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @click.command()
@@ -49,12 +43,13 @@ def usage(since: str, as_csv: bool, shares: bool, as_json: bool) -> None:
     if shares:
         _show_shares(here, as_json=as_json)
         return
-    begun_at = 0.0 if since == "all" else here.now() - duration(since, "--since")
-    rows = here.client.usage(since_at=max(0.0, begun_at))
+    begun_at = 0.0 if since == "all" else max(0.0, here.now() - duration(since, "--since"))
+    if as_csv:
+        click.echo(here.client.usage_csv(since_at=begun_at), nl=False)
+        return
+    rows = here.client.usage(since_at=begun_at)
     if as_json:
         echo_json(rows)
-    elif as_csv:
-        click.echo(csv_text(rows), nl=False)
     elif not rows:
         click.echo("no device was allocated in that time")
     else:
@@ -82,21 +77,6 @@ def _show_shares(here: Session, *, as_json: bool) -> None:
 def _stands(row: UserShare) -> list[str]:
     lately = [f"{row.weight:g}", f"{row.used_h:,.2f}", f"{row.entitled:.1f}"]
     return [plain(row.user), *lately, f"{row.holds:,}", f"{row.waiting:,}"]
-
-
-def csv_text(rows: tuple[UsageRow, ...]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_FIELDS)
-    for row in rows:
-        used = "" if row.used_h is None else f"{row.used_h:.6f}"
-        hours = (f"{row.allocated_h:.6f}", used, f"{row.failed_h:.6f}")
-        writer.writerow((_cell(row.user), _cell(row.tenant), row.jobs, *hours))
-    return file.getvalue()
-
-
-def _cell(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _row(row: UsageRow) -> list[str]:

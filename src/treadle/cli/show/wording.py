@@ -21,18 +21,6 @@ def plain(text: str) -> str:
     return "".join(mark if mark.isprintable() else "?" for mark in text)
 
 
-def exact_span(seconds: float) -> str:
-    """A length of time that somebody chose, in full: 1m30s, 12h, 1d06h30m."""
-    whole = round(seconds)
-    if whole != seconds and seconds < 60:
-        return f"{seconds:g}s"
-    parts = [(whole // 86_400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m")]
-    parts.append((whole % 60, "s"))
-    shown = [part for part in parts if part[0]] or [parts[-1]]
-    first, *rest = shown
-    return f"{first[0]}{first[1]}" + "".join(f"{number:02}{unit}" for number, unit in rest)
-
-
 def log_text(text: str) -> str:
     """A job's output for a terminal: lines, tabs and colours are kept."""
     if "\x1b" in text:

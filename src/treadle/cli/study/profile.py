@@ -14,7 +14,7 @@ import click
 
 from treadle.cli.live.job_options import present_folder
 from treadle.cli.live.session import Session, echo_json, json_option
-from treadle.cli.live.stage_text import BOTTLENECKS, bottleneck, seconds_text
+from treadle.cli.live.stage_text import seconds_text
 from treadle.cli.numbers import Number
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import plain
@@ -22,6 +22,7 @@ from treadle.cli.study.demo_scene import Scene, gpu_count, own_daemon
 from treadle.cli.study.demo_sharing import Steps
 from treadle.client.jobfile import Draft, complete
 from treadle.core.errors import InvalidInputError
+from treadle.core.job_report import STAGES, bottleneck
 from treadle.core.wording import devices, gib_text, several, share
 from treadle.engines.node.mps import PROGRAM
 from treadle.study.profiling import TYPICAL, Measured, good_company, worth_having
@@ -30,7 +31,6 @@ from treadle.wire.jobs import JobDetail, JobRequest, State
 
 STARTS_S_MAX = 600.0  # a job that makes no step for so long is given up
 LINES_OF_OUTPUT = 8
-_STAGES = ("load", "prepare", "compute", "sync")
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -250,7 +250,7 @@ def _row(run: Measured, first: Measured) -> list[str]:
         f"{run.steps_per_s / first.steps_per_s:.2f}",
         seconds_text(1.0 / run.steps_per_s),
         "" if run.first_step_s is None else f"{run.first_step_s:.1f} s",
-        *(seconds_text(run.stages[name]) if name in run.stages else "" for name in _STAGES),
+        *(seconds_text(run.stages[name]) if name in run.stages else "" for name in STAGES),
         "" if run.busy is None else share(run.busy),
         "" if run.gpu_memory_gib is None else gib_text(run.gpu_memory_gib),
         "" if run.memory_gib is None else gib_text(run.memory_gib),
@@ -262,7 +262,7 @@ def _bottleneck(stages: Mapping[str, float]) -> str:
     largest = bottleneck(stages)
     if not largest:
         return "unknown: the script does not say where its time goes; treadle.train does"
-    return f"{BOTTLENECKS[largest]}, {share(min(1.0, stages[largest] / stages['step']))} of a step"
+    return f"{STAGES[largest]}, {share(min(1.0, stages[largest] / stages['step']))} of a step"
 
 
 def _company(busy: float | None) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -66,6 +66,10 @@ JOBS_OF_ONE_MAX = 20_000  # of one user
 
 
 Answer = TypeVar("Answer")
+
+
+# Who gives it, for which job or array; of a pause also how.
+OneOrder = Callable[..., Coroutine[Any, Any, tuple[JobView, ...]]]
 
 
 class _UnderWay(NamedTuple):
@@ -161,9 +165,13 @@ class Commands:
             question, lambda context: _tried(context, wanted, gates)
         )
 
-    async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
-        """Also while the store cannot be written: it is kept once it can be."""
-        return await self._orders.one(who, Verb.CANCEL, identity)
+    def one_order(self, verb: Verb) -> OneOrder:
+        """Gives that order for a job or an array; returns the jobs that it was carried out for."""
+
+        async def give(who: Who, identity: str, how: Pause = Pause.FROZEN) -> tuple[JobView, ...]:
+            return await self._orders.one(who, verb, identity, how=how)
+
+        return give
 
     async def cancel_all(self, who: Who) -> None:
         """Everything that has not ended."""
@@ -172,24 +180,6 @@ class Commands:
         for record in alive:
             may_touch(who, record)
         await self._orders.cancel(alive, who.user)
-
-    async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
-        """Hold a job, or those members of an array that lose no work by it; returns these."""
-        return await self._orders.one(who, Verb.HOLD, identity)
-
-    async def release(self, who: Who, identity: str) -> tuple[JobView, ...]:
-        """Release a job, or the held members of an array; returns these."""
-        return await self._orders.one(who, Verb.RELEASE, identity)
-
-    async def pause(
-        self, who: Who, identity: str, how: Pause = Pause.FROZEN
-    ) -> tuple[JobView, ...]:
-        """Pause a job, or those members of an array that can be; returns these."""
-        return await self._orders.one(who, Verb.PAUSE, identity, how=how)
-
-    async def resume(self, who: Who, identity: str) -> tuple[JobView, ...]:
-        """Let a paused job go on, or the members of an array that are paused; returns these."""
-        return await self._orders.one(who, Verb.RESUME, identity)
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
         record = await self._queries.record(identity)

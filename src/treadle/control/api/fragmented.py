@@ -14,7 +14,6 @@ import msgspec
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import idle_devices, in_queue, positions
 from treadle.control.api.usage_days import DAYS_MAX, date_of, parts
-from treadle.control.api.written_slowly import WrittenSlowly
 from treadle.control.loop import wall
 from treadle.core.actions import Action
 from treadle.core.events import Event
@@ -22,7 +21,7 @@ from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 
 FRAGMENTED = "fragmented"  # the setting: device-seconds by day
-ASK_EVERY_S = 10.0
+ASK_EVERY_S, WRITE_EVERY_S = 10.0, 30.0
 ASKED_MAX = 4  # jobs, the first in line
 STOOD_STILL_S = 30.0  # so long without a look: the daemon was stopped, or its machine slept
 
@@ -41,7 +40,7 @@ class Fragmented:
         self._context = context
         self._wall_at = wall_at
         self._device_s = _read(context.store.setting(FRAGMENTED))
-        self._writing = WrittenSlowly(FRAGMENTED, self._version())
+        self._written, self._write_at = self._version(), 0.0
         self._found: _Found | None = None
         self._counted_to = context.clock.now()
         self._ask_at = self._counted_to
@@ -76,9 +75,16 @@ class Fragmented:
             self._found = None if job is None else _Found(job, free)
 
     def unwritten(self, now: float, *, last: bool = False) -> dict[str, str]:
-        """What the store is to keep."""
+        """The setting; nothing if the store has it, or was given it a moment ago.
+
+        A daemon that is killed loses what its last seconds added.
+        """
         self._count(self._context.clock.now())
-        return self._writing.due(self._version(), self._text, now, last=last)
+        version = self._version()
+        if version == self._written or (now < self._write_at and not last):
+            return {}
+        self._written, self._write_at = version, now + WRITE_EVERY_S
+        return {FRAGMENTED: msgspec.json.encode(self._device_s).decode()}
 
     def close(self) -> None:
         """Nothing is counted from now on."""
@@ -115,9 +121,6 @@ class Fragmented:
 
     def _version(self) -> tuple[int, float]:
         return len(self._device_s), sum(self._device_s.values())
-
-    def _text(self) -> str:
-        return msgspec.json.encode(self._device_s).decode()
 
 
 def _first(scheduler: Scheduler, free: int, now: float) -> JobId | None:

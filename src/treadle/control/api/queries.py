@@ -9,12 +9,11 @@ from functools import cache
 import msgspec
 
 from treadle.control.api.context import Context
+from treadle.control.api.job_history import job_history
 from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.job_output import JobOutput
-from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble, nodes_trouble, unused_nodes
 from treadle.control.api.node_views import node_views
-from treadle.control.api.progress_history import with_progress
 from treadle.control.api.queue_order import (
     STOPPING,
     InOrder,
@@ -165,9 +164,7 @@ class Queries:
         return await self._context.reads.ask(read)
 
     async def history(self, identity: str) -> JobHistory:
-        record = await self.record(identity)
-        measured = await job_history(self._context, record)
-        return await with_progress(self._context, record, measured)
+        return await job_history(self._context, await self.record(identity))
 
     async def why(self, identity: str, *, verbose: bool = False) -> Why:
         """Of a job, or of an array as a whole, each by its id or its name."""

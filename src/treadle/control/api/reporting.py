@@ -8,7 +8,7 @@ from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.learning import ProgressWatch
 from treadle.core.job import JobId
-from treadle.core.job_report import JobReport, Report
+from treadle.core.job_report import STAGES, JobReport, Report
 from treadle.core.lifecycle import Phase
 from treadle.wire.machine import Who
 from treadle.wire.problems import (
@@ -23,7 +23,6 @@ from treadle.wire.problems import (
 logger = logging.getLogger("treadle")
 
 EARLY_S = 1.0  # a start that was told is on record by then, or the report is heard later
-STAGES = ("load", "prepare", "compute", "sync", "step")
 SECONDS_MAX = 1e6
 STEPS_MAX = 1e15  # up to here a step more can be told from a step less
 
@@ -111,8 +110,8 @@ def _check(report: Report) -> None:
                 f"{name} is {value:g}; expected a number from 0 to {STEPS_MAX:g}"
             )
     for name, seconds in (report.stages or {}).items():
-        if name not in STAGES:
-            raise InvalidRequestError(f"there is no stage {name!r}; expected {', '.join(STAGES)}")
+        if name not in (known := (*STAGES, "step")):
+            raise InvalidRequestError(f"there is no stage {name!r}; expected {', '.join(known)}")
         if not 0 <= seconds < SECONDS_MAX:
             raise InvalidRequestError(
                 f"stage {name} takes {seconds:g} s; expected 0 to {SECONDS_MAX:g}"

@@ -10,7 +10,8 @@ from functools import partial
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
-from treadle.control.api.looks import Looks
+from treadle.control.api.decisions import Decisions
+from treadle.control.api.fragmented import Fragmented
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import (
     COMPANY,
@@ -54,13 +55,14 @@ class Life:
         parts: Parts,
         accounts: Accounts,
         retention: Retention,
-        looks: Looks,
+        decisions: Decisions,
+        fragmented: Fragmented,
     ) -> None:
         self._parts = parts
         self._context = parts.context
         self._accounts = accounts
         self._retention = retention
-        self._decisions, self._fragmented = looks.kept, looks.fragmented
+        self._decisions, self._fragmented = decisions, fragmented
         self.stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._noted_trouble = ""

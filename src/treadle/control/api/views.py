@@ -30,6 +30,16 @@ from treadle.models.learning.kinds import script_id
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import UNUSED, FailureView, JobDetail, JobView, State, in_short
 
+# Fields of a record that people see as they are, also in lists.
+_IN_LISTS = (
+    *("id", "name", "uid", "tenant", "state", "sizes", "priority", "guaranteed", "resumable"),
+    *("submitted_at", "started_at", "resizes", "failures", "array", "model"),
+)
+_IN_FULL = (
+    *("workdir", "env", "secrets", "time_limit_s", "grace_s", "retries", "retry_unknown"),
+    *("after", "after_any", "memory_gib", "cpus", "gpu_memory_gib", "device_type", "preemptible"),
+    *("exclusive", "alone_because", "changes", "pauses", "not_paused", "stall_s"),
+)
 _ON_THE_WAY = (Phase.STARTING, Phase.STOPPING, Phase.CANCELLING)
 
 
@@ -88,25 +98,11 @@ def _view(context: Context, record: JobRecord, row: Job, found: Brief) -> JobVie
 def _recorded(record: JobRecord) -> dict[str, Any]:
     """What its record alone says of a job, ended or not."""
     return {
-        "id": record.id,
-        "name": record.name,
+        **{name: getattr(record, name) for name in _IN_LISTS},
         "user": record.owner,
-        "uid": record.uid,
-        "tenant": record.tenant,
-        "state": record.state,
-        "sizes": record.sizes,
-        "priority": record.priority,
-        "guaranteed": record.guaranteed,
-        "resumable": record.resumable,
-        "submitted_at": record.submitted_at,
-        "started_at": record.started_at,
         "attempts": record.newest,
-        "resizes": record.resizes,
-        "failures": record.failures,
-        "array": record.array,
         "index": record.member,
         "command": in_short(record.command),
-        "model": record.model,
     }
 
 
@@ -191,15 +187,7 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         attempts[a.number] = replace(view, company=company, paused_s=paused_s)
     return JobDetail(
         job=replace(job_view(context, record), command=record.command),
-        workdir=record.workdir,
-        env=record.env,
-        secrets=record.secrets,
-        time_limit_s=record.time_limit_s,
-        grace_s=record.grace_s,
-        retries=record.retries,
-        retry_unknown=record.retry_unknown,
-        after=record.after,
-        after_any=record.after_any,
+        **{name: getattr(record, name) for name in _IN_FULL},
         code=None if record.code is None else replace(record.code, diff=kept.diff),
         attempts=tuple(
             replace(run, ranks=rank_count(record, len(run.devices)))
@@ -208,19 +196,8 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         failure=_advised(record),
         ranks=rank_count(record, record.size or 1),
         logs_pruned_at=kept.logs_pruned_at,
-        memory_gib=record.memory_gib,
-        cpus=record.cpus,
-        gpu_memory_gib=record.gpu_memory_gib,
-        device_type=record.device_type,
-        preemptible=record.preemptible,
-        exclusive=record.exclusive,
-        alone_because=record.alone_because,
         enforced=enforced_limits(context),
-        changes=record.changes,
-        pauses=record.pauses,
-        not_paused=record.not_paused,
         uses_train=record.uses_train or bool(record.elastic),
-        stall_s=record.stall_s,
         restart_s=0.0 if row is None else row.spec.profile.restart_s,
         script=script_id(likeness_of(record).kinds[0]),
         again=submit_again(record),
