@@ -116,8 +116,8 @@ class SimulatedAgent:
             "where": lambda _: messages.Whereabouts(there=False),
             "order-device": lambda _: self._answer(),
             "order-node": lambda _: self._answer(),
-            "tidy": lambda _: Leftovers(4096, 1, 0),
-            "discard": lambda _: Leftovers(),
+            "tidy": lambda asked: _left(asked, Leftovers(4096, 1, 0)),
+            "discard": lambda asked: _left(asked, Leftovers()),
         }
 
     async def call(self, verb: str, document: bytes) -> bytes:
@@ -289,6 +289,10 @@ class Driver:
         with contextlib.suppress(OSError):
             writer.write(frames.packed(frames.Answer(ask.number, answer)))
             await writer.drain()
+
+
+def _left(asked: messages.JobsAsked, each: Leftovers) -> messages.JobsLeft:
+    return messages.JobsLeft(left=(each,) * len(asked.jobs))
 
 
 async def _main(path: str, agents: int, devices: int, output_s: float) -> None:

@@ -37,9 +37,10 @@ def replacing(
             if sync:
                 _flush_file(file)
         beside.replace(path)
-    finally:
+    except BaseException:
         with suppress(OSError):
             beside.unlink()
+        raise
     if sync:
         flush(path.parent)
 

@@ -34,7 +34,7 @@ async def test_only_the_nodes_of_a_job_are_asked_what_it_left_and_what_it_wrote(
     await bench.order(Start(0, "wide", spread("n0", "n2")))
     await bench.ended("wide", 0)
     asked = asked_of(bench, "tidy")
-    left = await bench.engine.tidy("wide")
+    (left,) = await bench.engine.tidy(["wide"])
     assert {name for name, count in asked.items() if count} == {"n0", "n2"}
     assert left.bytes > 0
 
@@ -46,7 +46,7 @@ async def test_only_the_nodes_of_a_job_are_asked_what_it_left_and_what_it_wrote(
     await bench.crash()
     await bench.engine.adopt([])
     asked = asked_of(bench, "tidy")
-    assert (await bench.engine.tidy("wide")).bytes == left.bytes
+    assert (await bench.engine.tidy(["wide"]))[0].bytes == left.bytes
     assert {name for name, count in asked.items() if count} == set(NODES)
 
 
@@ -59,7 +59,7 @@ async def test_agents_forget_the_secrets_of_jobs_that_have_ended(bench: FleetSto
     session = bench.world.links["n0"].agent.session
     assert session is not None
     assert session.tokens == {"a": "secret"}, "its last reports may be on their way"
-    await bench.engine.tidy("a")
+    await bench.engine.tidy(["a"])
     assert session.tokens == {}
 
 

@@ -268,8 +268,8 @@ class Engine(Protocol):
         """What was measured last of each attempt that runs."""
         ...
 
-    async def tidy(self, job: JobId) -> Leftovers:
-        """The job has ended: remove what is empty of it; answers how much it has left.
+    async def tidy(self, jobs: Sequence[JobId]) -> list[Leftovers]:
+        """Jobs have ended: remove what is empty of them; answers how much each has left.
 
         Checkpoints that hold anything are never removed, neither here nor by `discard`.
         """

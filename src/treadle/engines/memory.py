@@ -189,8 +189,8 @@ class MemoryEngine:
             found.append(Measurement(each.launch.id, busy, load, self._clock.now(), alone=alone))
         return found
 
-    async def tidy(self, job: JobId) -> Leftovers:  # noqa: ARG002
-        return Leftovers()  # Nothing is kept on a disk.
+    async def tidy(self, jobs: Sequence[JobId]) -> list[Leftovers]:
+        return [Leftovers() for _ in jobs]  # Nothing is kept on a disk.
 
     async def discard(self, job: JobId) -> Leftovers:  # noqa: ARG002
         return Leftovers()

@@ -3,6 +3,7 @@
 import os
 import pwd
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from treadle.control.api.tokens import digest, fresh, is_job_token, is_persons, job_named
 from treadle.control.jobs import JobRecord, JobTable, Person
@@ -188,16 +189,15 @@ class Accounts:
 
 def person(who: Who) -> Person:
     """The user who asks, as the machine knows them. Raises under root if it does not."""
-    if os.geteuid() == 0 and who.uid != 0 and (who.uid is None or _name(who.uid) is None):
+    entry = None
+    with suppress(KeyError, OverflowError):
+        entry = None if who.uid is None else pwd.getpwuid(who.uid)
+    if entry is None and who.uid != 0 and os.geteuid() == 0:
         raise NotAllowedError(
             f"this machine has no user {who.user}, and Treadle, which runs as root here, runs "
             "jobs only for users that it has"
         )
-    if who.uid is None:  # A token of a user whom this machine does not have.
-        return Person(who.user)
-    try:
-        entry = pwd.getpwuid(who.uid)
-    except KeyError:
+    if entry is None:  # A token of a user whom this machine does not have.
         return Person(who.user, who.uid)
     return Person(who.user, entry.pw_uid, entry.pw_gid, entry.pw_dir)
 

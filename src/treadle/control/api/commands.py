@@ -26,6 +26,7 @@ from treadle.control.jobs import (
     DEPENDENCY,
     USER,
     Fact,
+    Person,
     Submission,
     accepted,
     check_fits,
@@ -122,8 +123,9 @@ class Commands:
     async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
         self._check_open()
         over = await self._over(request)
-        files = await self._packed(who, request)
-        wanted = self._prepare(who, request)
+        for_user = person(who)
+        files = await self._packed(who, for_user, request)
+        wanted = self._prepare(who, for_user, request)
         scheduler = self._context.scheduler
         # A node that is drained or lost may come back: the job waits for it.
         whole = whole_cluster(self._context)
@@ -157,7 +159,7 @@ class Commands:
 
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
         over = await self._over(request)
-        wanted = self._prepare(who, request)
+        wanted = self._prepare(who, person(who), request)
         gates = [] if self._check_after(request, over) else [DEPENDENCY]
         gates += [USER] if request.held else []
         question = ("dry run", self._digest(who, request))
@@ -214,7 +216,7 @@ class Commands:
 
     # -- leaves ---------------------------------------------------------------------------------
 
-    def _prepare(self, who: Who, request: JobRequest) -> Submission:
+    def _prepare(self, who: Who, for_user: Person, request: JobRequest) -> Submission:
         if who.job:
             raise NotAllowedError("a job's token can only report on that job")
         if request.priority > 0:
@@ -222,7 +224,7 @@ class Commands:
         wanted = prepare(
             request,
             self._context.jobs.next_number,
-            person=person(who),
+            person=for_user,
             cluster=self._context.cluster,
             profiles=self._context.learner.profiles,
             now=self._context.clock.now(),
@@ -237,11 +239,10 @@ class Commands:
             notes += not_enforced(request, enforced_limits(self._context))
         return replace(wanted, notes=(*wanted.notes, *notes))
 
-    async def _packed(self, who: Who, request: JobRequest) -> JobFiles:
+    async def _packed(self, who: Who, for_user: Person, request: JobRequest) -> JobFiles:
         """Its code, for nodes that do not see its folder."""
         if who.job:
             return JobFiles()
-        for_user = person(who)
         try:
             checked(request)
             own = (for_user.uid, for_user.gid) if os.geteuid() == 0 else (None, None)

@@ -196,15 +196,19 @@ class Retention:
                 return
 
     async def _measure(self, rows: Sequence[OutputRow], never_ran: Collection[str] = ()) -> int:
-        measured, emptied = [], 0
-        for row in rows:
-            ran = row.job not in never_ran
-            left = await self._context.engine.tidy(row.job) if ran else Leftovers()
-            emptied += left.checkpoint_folders
-            measured.append(row._replace(bytes=left.bytes))
-        if measured:
-            await self._context.commit.aside(lambda: self._context.store.put_outputs(measured))
+        emptied = 0
+        for start in range(0, len(rows), SLICE):
+            part = rows[start : start + SLICE]
+            ran = [row.job for row in part if row.job not in never_ran]
+            left = dict(zip(ran, await self._context.engine.tidy(ran), strict=True))
+            emptied += sum(each.checkpoint_folders for each in left.values())
+            await self._put(
+                [row._replace(bytes=left.get(row.job, Leftovers()).bytes) for row in part]
+            )
         return emptied
+
+    async def _put(self, rows: Sequence[OutputRow]) -> None:
+        await self._context.commit.aside(lambda: self._context.store.put_outputs(rows))
 
     # -- output ---------------------------------------------------------------------------------
 
@@ -255,16 +259,20 @@ class Retention:
             after = (rows[-1].ended_at, rows[-1].job)
 
     async def _discard(self, rows: Sequence[OutputRow], found: _Sum) -> None:
-        now_at, done = wall(), []
+        now_at = wall()
         for row in rows:
             removed = await self._context.engine.discard(row.job)
-            left = await self._context.engine.tidy(row.job)
-            done.append(row._replace(bytes=left.bytes, pruned_at=None if left.bytes else now_at))
             if removed.bytes or removed.attempts:
                 found.add(_pruned(row._replace(bytes=removed.bytes)))
                 found.logs, found.bytes = found.logs + 1, found.bytes + removed.bytes
             found.checkpoint_folders += removed.checkpoint_folders
-        await self._context.commit.aside(lambda: self._context.store.put_outputs(done))
+        left = await self._context.engine.tidy([row.job for row in rows])
+        await self._put(
+            [
+                row._replace(bytes=each.bytes, pruned_at=None if each.bytes else now_at)
+                for row, each in zip(rows, left, strict=True)
+            ]
+        )
 
     def _needed(self) -> Callable[[str], bool]:
         """Whether a job has not ended here, or an active one waits for it or for its array."""

@@ -75,7 +75,7 @@ logger = logging.getLogger("treadle")
 
 RETRY_S = 1.0
 LATER_S = 0.05  # facts for which no one waits are written so much later, with others
-ENDS_LATER_S = 0.01  # the end of a job, which is shown once it is on disk
+ENDS_LATER_S = 0.025  # the end of a job, which is shown once it is on disk
 WRITE_WITHIN_S = 10.0  # after that people are told that the store does not answer
 CLOSE_WITHIN_S = 2.0
 TURNS_TO_ANSWER = 8  # of the event loop, for requests whose facts are on disk

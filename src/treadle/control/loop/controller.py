@@ -38,6 +38,7 @@ class Facts(Protocol):
     def empty(self) -> bool: ...
     def get_nowait(self) -> Fact | None: ...
     async def get(self) -> Fact | None: ...
+    def put_nowait(self, fact: None, /) -> None: ...
 
 
 class Steps(Protocol):
@@ -205,16 +206,17 @@ class Controller:
         wake_at = max(wake_at, self._listens_until)
         if events or now >= wake_at:
             return events
-        arrival = asyncio.ensure_future(self._inbox.get())
         alarm = asyncio.ensure_future(self._clock.sleep_until(wake_at))
+        alarm.add_done_callback(self._ring)
         try:
-            await asyncio.wait({arrival, alarm}, return_when=asyncio.FIRST_COMPLETED)
-            if arrival.done() and (first := arrival.result()) is not None:
-                events.append(first)
+            first = await self._inbox.get()
         finally:
-            arrival.cancel()
             alarm.cancel()
-        return events + self._drain()
+        return ([] if first is None else [first]) + self._drain()
+
+    def _ring(self, alarm: "asyncio.Future[None]") -> None:
+        if not alarm.cancelled():
+            self._inbox.put_nowait(None)
 
     def _drain(self) -> list[Fact]:
         events: list[Fact] = []

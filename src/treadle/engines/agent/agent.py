@@ -20,7 +20,6 @@ from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.core.job_report import JobReport
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import Leftovers
 from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
 from treadle.engines.agent.archives import Archives
@@ -452,14 +451,15 @@ class Agent:
         session.machine.gate.order(asked.order)
         return self._answered(session)
 
-    async def _tidy(self, asked: messages.JobAsked) -> Leftovers:
+    async def _tidy(self, asked: messages.JobsAsked) -> messages.JobsLeft:
         session = self._of(asked.session)
-        session.tokens.pop(asked.job, None)
-        return await session.machine.tidy(asked.job)
+        for job in asked.jobs:
+            session.tokens.pop(job, None)
+        return messages.JobsLeft(left=await session.machine.tidy(asked.jobs))
 
-    async def _discard(self, asked: messages.JobAsked) -> Leftovers:
+    async def _discard(self, asked: messages.JobsAsked) -> messages.JobsLeft:
         machine = self._of(asked.session).machine
-        return await machine.discard(asked.job)
+        return messages.JobsLeft(left=await machine.discard(asked.jobs))
 
     # -- output ---------------------------------------------------------------------------------
 

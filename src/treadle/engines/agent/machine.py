@@ -41,7 +41,7 @@ from treadle.engines.agent.rejoining import Rejoining
 from treadle.engines.agent.warm_pool import WarmPool
 from treadle.engines.context import EngineOptions
 from treadle.engines.node import memory_folder
-from treadle.engines.node.attempt_folders import AttemptFolders
+from treadle.engines.node.attempt_folders import AttemptFolders, read_status
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.device_watch import DeviceWatch
@@ -155,16 +155,21 @@ class Machine:
         else:
             self.device_watch.manage(device.number)
 
-    async def tidy(self, job: JobId) -> Leftovers:
-        return await self._of_ended(job, self.leftovers.tidy)
+    async def tidy(self, jobs: Sequence[JobId]) -> tuple[Leftovers, ...]:
+        return await self._of_ended(jobs, self.leftovers.tidy)
 
-    async def discard(self, job: JobId) -> Leftovers:
-        return await self._of_ended(job, self.leftovers.discard)
+    async def discard(self, jobs: Sequence[JobId]) -> tuple[Leftovers, ...]:
+        return await self._of_ended(jobs, self.leftovers.discard)
 
-    async def _of_ended(self, job: JobId, work: Callable[[JobId], Leftovers]) -> Leftovers:
-        if any(run.job == job for run in self.runs.values()):
-            return Leftovers()
-        return await asyncio.to_thread(work, job)
+    async def _of_ended(
+        self, jobs: Sequence[JobId], work: Callable[[JobId], Leftovers]
+    ) -> tuple[Leftovers, ...]:
+        running = {run.job for run in self.runs.values()}
+
+        def done() -> tuple[Leftovers, ...]:
+            return tuple(Leftovers() if job in running else work(job) for job in jobs)
+
+        return await asyncio.to_thread(done)
 
     async def close(self) -> None:
         """Stop watching; jobs run on."""
@@ -274,10 +279,11 @@ class Machine:
 
     def _left_by(self, live: LiveAttempt) -> Found:
         """What it left. If that says how it ended, its mark is not needed any more."""
-        left = found.left_by(live.id, live.folder)
-        if left.ended:
-            self._forget(live)
-        return left
+        status = read_status(live.folder)
+        if status is None or not status.ended:
+            return found.left_by(live.id, live.folder)
+        self._forget(live)
+        return Found(live.id, live.folder, False, None, status)
 
     def _clear_and_forget(self, live: LiveAttempt) -> None:
         memory_folder.remove_of(live.tag)  # Its supervisor was killed, and did not.

@@ -254,9 +254,14 @@ class ArchiveTaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobAsked:
+class JobsAsked:
     session: str
-    job: JobId
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsLeft:
+    left: tuple[Leftovers, ...]  # of each of the jobs
 
 
 VERBS: dict[str, tuple[type[Any], type[Any]]] = {
@@ -271,7 +276,7 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "where": (WhereAsked, Whereabouts),
     "order-device": (DeviceAsked, Answered),
     "order-node": (NodeAsked, Answered),
-    "tidy": (JobAsked, Leftovers),
-    "discard": (JobAsked, Leftovers),
+    "tidy": (JobsAsked, JobsLeft),
+    "discard": (JobsAsked, JobsLeft),
     "archive": (Archive, ArchiveTaken),
 }

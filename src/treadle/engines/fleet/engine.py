@@ -178,11 +178,11 @@ class FleetEngine:
         running = {course.gang.attempt: course for course in self.courses.values() if course.gang}
         return measured(self._sightings.values(), running)
 
-    async def tidy(self, job: JobId) -> Leftovers:
-        return await self._of_its_nodes("tidy", job)
+    async def tidy(self, jobs: Sequence[JobId]) -> list[Leftovers]:
+        return await self._of_their_nodes("tidy", jobs)
 
     async def discard(self, job: JobId) -> Leftovers:
-        return await self._of_its_nodes("discard", job)
+        return (await self._of_their_nodes("discard", [job]))[0]
 
     async def close(self) -> None:
         """Leave; jobs run on, and agents go on renewing their grants."""
@@ -415,20 +415,28 @@ class FleetEngine:
         course = self.courses.get(job)
         return course is not None and course.owes
 
-    async def _of_its_nodes(self, verb: str, job: JobId) -> Leftovers:
-        """All that they have between them; a node that does not answer counts as having nothing."""
-        if self._begun is None or job in self.courses:  # It may not have ended here.
-            return Leftovers()
+    async def _of_their_nodes(self, verb: str, jobs: Sequence[JobId]) -> list[Leftovers]:
+        """What nodes have of each; a node that does not answer counts as having nothing."""
+        found = dict.fromkeys(jobs, Leftovers())
+        if self._begun is None:
+            return [found[job] for job in jobs]
         await self._in_charge()
-        clients = [self.clients[name] for name in self.traces.among(self.clients, job)]
+        there: dict[str, list[JobId]] = {}
+        for job in found:
+            if job not in self.courses:  # Otherwise it may not have ended here.
+                for name in self.traces.among(self.clients, job):
+                    there.setdefault(name, []).append(job)
 
-        def asked(session: str) -> messages.JobAsked:
-            return messages.JobAsked(session=session, job=job)
+        async def ask(node: str, named: Sequence[JobId]) -> None:
+            def asked(session: str) -> messages.JobsAsked:
+                return messages.JobsAsked(session=session, jobs=tuple(named))
 
-        work = (client.within_session(verb, asked, Leftovers) for client in clients)
-        found = await asyncio.gather(*work, return_exceptions=True)
-        good = [each for each in found if isinstance(each, Leftovers)]
-        return Leftovers(*(sum(amounts) for amounts in zip(*good, strict=True)))
+            answer = await self.clients[node].within_session(verb, asked, messages.JobsLeft)
+            for job, left in zip(named, answer.left, strict=True):
+                found[job] = Leftovers(*map(sum, zip(found[job], left, strict=True)))
+
+        await asyncio.gather(*(ask(*each) for each in there.items()), return_exceptions=True)
+        return [found[job] for job in jobs]
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -27,6 +27,7 @@ from uuid import uuid4
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
+from treadle.engines.node.plain_files import put, read_open
 from treadle.engines.node.processes import ProcessId
 from treadle.files import is_folder, replace
 
@@ -86,8 +87,7 @@ class AttemptFolders:
         self._jobs, self._live = root / "jobs", root / "live"
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self._jobs, self._live):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            _refuse_link(folder)
+            _make(folder)
         self.instance = self._read_instance()
 
     def path(self, job: JobId, attempt: int, nonce: str = "") -> Path:
@@ -107,10 +107,9 @@ class AttemptFolders:
         taken for an attempt of an earlier order, which is over.
         """
         folder = self.path(job, attempt, nonce)
-        replace(self._mark(job, attempt, nonce), b"%d" % action, mode=0o600)
+        put(str(self._mark(job, attempt, nonce)), b"%d" % action)
         for part in (folder.parent, folder):
-            part.mkdir(mode=0o700, exist_ok=True)
-            _refuse_link(part)
+            _make(part)
         return folder
 
     def ordered_by(self, job: JobId, attempt: int, nonce: str = "") -> int | None:
@@ -164,13 +163,19 @@ def _nonce(folder: Path) -> str:
     return folder.name.partition("-")[2]
 
 
-def _refuse_link(path: Path) -> None:
-    if path.is_symlink():
-        raise EngineError(
-            f"{path} is a symbolic link; expected a folder that Treadle made itself, remove the "
-            "link",
-            retryable=False,
-        )
+def _make(folder: Path) -> None:
+    """Have a folder there that only the engine's user may read."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if folder.is_symlink():
+            raise EngineError(
+                f"{folder} is a symbolic link; expected a folder that Treadle made itself, remove "
+                "the link",
+                retryable=False,
+            ) from None
+        if not folder.is_dir():
+            raise
 
 
 def read_supervisor(folder: Path) -> Supervisor | None:
@@ -237,9 +242,10 @@ def _own(path: Path, line: int = 0) -> Mapping[str, Any]:
 def _read(path: Path, line: int) -> Mapping[str, Any]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with os.fdopen(file, "rb") as opened:
-            lines = opened.read(FILE_BYTES_MAX).split(b"\n")
-            found = json.loads(lines[line])
+        try:
+            found = json.loads(read_open(file, FILE_BYTES_MAX).split(b"\n")[line])
+        finally:
+            os.close(file)
     except (FileNotFoundError, NotADirectoryError, ValueError, IndexError):
         return {}
     except OSError as error:
