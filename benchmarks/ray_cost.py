@@ -57,10 +57,11 @@ def wait_for(client: Client) -> None:
 def report(daemon: int, folder: Path) -> None:
     made = msgspec.json.decode((folder / "head.json").read_bytes(), type=head.Head)
     lock = folder.parent / "nodes" / os.uname().nodename / "agent.lock"
+    agents = [pid for pid in processes.all_pids() if has_open(pid, lock)]
     kinds = {
         "daemon": [daemon],
         "driver": [pid for pid in processes.all_pids() if processes.parent_of(pid) == daemon],
-        "agent": [pid for pid in processes.all_pids() if has_open(pid, lock)],
+        "agent": [*agents, *filter(None, map(processes.parent_of, agents))],
         "Ray": [process.pid for process in head.processes_of(made)],
     }
     before = {kind: sum(map(cpu_s, pids)) for kind, pids in kinds.items()}

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.engines.contract_jobs import commands, released
-from tests.on_ray.cluster import NODES, RayCluster
+from tests.on_ray.cluster import BEGIN_WITHIN_S, NODES, RayCluster
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
+from treadle.engines.clusters.ray import fleet
 from treadle.engines.clusters.ray.driver_process import DriverProcess
 from treadle.engines.clusters.ray.ray_engine import ray_fleet
 from treadle.engines.fleet.engine import FleetEngine
@@ -21,6 +22,7 @@ from treadle.engines.node.environment import TAG
 from treadle.engines.registry import EngineContext
 from treadle.testing.engine_bench import WITHIN_S, EngineBench, on
 
+fleet.START_WITHIN_S = BEGIN_WITHIN_S + 20.0
 SOON = Fencing(failover_s=4.0, margin_s=1.0)
 
 
@@ -33,6 +35,7 @@ def _end_all(root: Path) -> bool:
 
 class RayBench(EngineBench):
     cannot: ClassVar = {"progress": "the controller fills in how far a job is"}
+    fencing: ClassVar = SOON
     _before: ClassVar[list[Path]] = []  # of tests that are over
 
     def __init__(
@@ -52,7 +55,9 @@ class RayBench(EngineBench):
         until = time.monotonic() + WITHIN_S
         while True:
             try:
-                fleet = ray_fleet(context, connect, kill=kill, fencing=SOON, look_every_s=0.1)
+                made = ray_fleet(
+                    context, connect, kill=kill, fencing=self.fencing, look_every_s=0.1
+                )
             except InvalidInputError as error:
                 # A launch of the test before was under way when everything of it was ended.
                 if "jobs of another Treadle run" not in str(error) or time.monotonic() > until:
@@ -60,7 +65,7 @@ class RayBench(EngineBench):
                 while any(map(_end_all, self._before)):
                     pass
             else:
-                return FleetEngine(context, fleet)
+                return FleetEngine(context, made)
 
     async def lose_node(self) -> str:
         name = next(name for name in ("n1", "n2") if name not in self.cluster.lost)

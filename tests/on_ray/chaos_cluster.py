@@ -163,9 +163,8 @@ class ChaosCluster:
         return processes.send(raylet, signal.SIGKILL)
 
     def hit_agent(self, node: str, number: signal.Signals) -> bool:
-        raylet = self._raylet(node)
-        found = [] if raylet is None else children(raylet.pid)
-        agents = [each for each in found if "AgentActor" in processes.command_of(each.pid)]
+        """The process of its agent; its keeper is left alone."""
+        agents = [each for each in self._agents() if f"/nodes/{node} " in command_of(each)]
         return bool([each for each in agents if processes.send(each, number)])
 
     def cut(self, node: str) -> None:
@@ -238,8 +237,19 @@ class ChaosCluster:
         return [
             f"a process is left: {processes.command_of(each.pid)} ({each.pid})"
             for each in processes.tagged(MARK, self.mark)
-            if not processes.descends_from(each.pid, roots)
+            if not processes.descends_from(each.pid, [*roots, *(e.pid for e in self._keepers())])
         ]
+
+    def _keepers(self) -> list[ProcessId]:
+        """Of agents: they have no parent, and stay until Treadle is taken off the cluster."""
+        return self._with("treadle.engines.agent.agent_keeper")
+
+    def _agents(self) -> list[ProcessId]:
+        return self._with("treadle.engines.clusters.ray.agent_process")
+
+    def _with(self, module: str) -> list[ProcessId]:
+        found = processes.tagged(MARK, self.mark)
+        return [each for each in found if f"-m {module} " in command_of(each)]
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -255,8 +265,9 @@ class ChaosCluster:
         if done.stdout != f"agents and reservations of {len(NODES)} nodes were removed\n":
             return [f"leave: {done.stdout} {done.stderr}"]
         with suppress(AssertionError):
-            self._until(lambda: not self.wrong(left=True), "")
-        return self.wrong(left=True)
+            self._until(lambda: not self.wrong(left=True) and not self._keepers(), "")
+        kept = [f"it is left: {command_of(each)}" for each in self._keepers()]
+        return self.wrong(left=True) + kept
 
     def end(self, *, keep: bool = False) -> list[str]:
         """End all processes and the network; what is left. keep: leave the logs for a look."""
@@ -300,6 +311,12 @@ def children(pid: int) -> list[ProcessId]:
                 if start is not None:
                     found.append(ProcessId(int(word), start))
     return found
+
+
+def command_of(process: ProcessId) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().replace("\0", " ")
+    return ""
 
 
 def _name_of(pid: int) -> str:

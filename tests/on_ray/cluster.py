@@ -22,12 +22,14 @@ ENVIRONMENT = {
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "3",
+    "RAY_worker_niceness": "0",  # Other tests would keep actors from starting.
     # Workers that nobody uses cost a second of a core each.
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
 }
 NODES = {"n3": 2, "n0": 3, "n1": 2, "n2": 2}  # CPU slots of each; the first has the head
 HEAD = "n3"
+BEGIN_WITHIN_S = 180.0  # agents on all nodes
 TOKEN = "a-token-of-the-tests-with-more-than-thirty-two-characters"
 
 

@@ -22,8 +22,8 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from tests.on_ray.cluster import NODES
-from treadle.engines.clusters.ray import cluster
+from tests.on_ray.cluster import BEGIN_WITHIN_S, NODES
+from treadle.engines.clusters.ray import cluster, driver
 from treadle.engines.clusters.ray.driver import Driver
 
 # Ray writes to the standard output too: that goes to the log.
@@ -78,6 +78,7 @@ def _say(line: str) -> None:
 
 def _run(folder: Path, types: dict[str, str]) -> None:
     """Drivers are served by another thread: only the main one may start nodes of Ray."""
+    driver.ATTEND_WITHIN_S = BEGIN_WITHIN_S  # On a busy machine agents take long.
     nodes = Nodes(types)
     try:
         cluster.connect(nodes.address)

@@ -30,7 +30,7 @@ def test_an_agent_is_tried_again_until_the_cluster_answers(tmp_path: Path) -> No
             raise problems.pop()
         return post(tmp_path)
 
-    host = AgentHost(lambda: next(confirmed, True), again_after_s=0.001)
+    host = AgentHost(lambda _: next(confirmed, True), again_after_s=0.001)
     host.run(host.resume(kept)).result(WITHIN_S)
     assert host.run(host.attend(post(tmp_path))).result(WITHIN_S).node is not None
     assert list((tmp_path / "nodes" / "b" / "leases").glob("*.lease"))
@@ -45,7 +45,7 @@ def test_an_agent_that_a_controller_wants_is_not_replaced_by_the_one_before(tmp_
         assert go.wait(WITHIN_S)
         return post(tmp_path)
 
-    host = AgentHost(lambda: True, again_after_s=0.001)
+    host = AgentHost(lambda _: True, again_after_s=0.001)
     resuming = host.run(host.resume(kept))
     assert asked.wait(WITHIN_S)
     attending = host.run(host.attend(post(tmp_path, rack="r1")))
@@ -57,7 +57,7 @@ def test_an_agent_that_a_controller_wants_is_not_replaced_by_the_one_before(tmp_
 
 
 def test_nothing_is_resumed_where_no_controller_has_been(tmp_path: Path) -> None:
-    host = AgentHost(lambda: True)
+    host = AgentHost(lambda _: True)
     host.run(host.resume(lambda: None)).result(WITHIN_S)
     assert not (tmp_path / "nodes").exists()
     host.run(host.close()).result(WITHIN_S)
@@ -77,7 +77,7 @@ def test_an_agent_that_is_started_again_is_not_taken_from_a_treadle_whose_jobs_r
         assert go.wait(WITHIN_S)
         return post(tmp_path / "a")
 
-    host = AgentHost(lambda: True, again_after_s=0.001)
+    host = AgentHost(lambda _: True, again_after_s=0.001)
     host.run(host.resume(kept))
     assert asked.wait(WITHIN_S)
     others = host.run(host.others(post(tmp_path / "b")))
@@ -92,7 +92,7 @@ def test_calls_that_wait_for_ever_do_not_keep_a_grant_from_being_renewed(tmp_pat
     """As where a file system does not answer: they use up the threads of the agent's event loop."""
     asked, go = threading.Semaphore(0), threading.Event()
 
-    def is_member() -> bool:
+    def is_member(_: Post) -> bool:
         asked.release()
         return True
 
@@ -120,7 +120,7 @@ def test_users_can_pass_through_to_their_checkpoints_whatever_the_umask(
         root.mkdir(mode=0o700)
     before = os.umask(0o077)
     try:
-        host = AgentHost(lambda: True)
+        host = AgentHost(lambda _: True)
         assert host.run(host.attend(post(root))).result(WITHIN_S).node is not None
         host.run(host.close()).result(WITHIN_S)
     finally:

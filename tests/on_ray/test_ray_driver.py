@@ -18,7 +18,6 @@ from treadle.core.errors import EngineError
 from treadle.engines.agent import wire
 from treadle.engines.agent.agent_host import Attending, Post
 from treadle.engines.clusters.ray import driver, frames, lease
-from treadle.engines.clusters.ray.agent_watch import PINGS_S, AgentPulse
 from treadle.engines.clusters.ray.cluster import RayNode
 from treadle.engines.clusters.ray.driver import Driver
 from treadle.engines.clusters.ray.driver_process import reason_in
@@ -50,13 +49,10 @@ class Cluster:
         self.calls: list[tuple[object, ...]] = []  # what agents were asked
         self.answers: list[asyncio.Future[bytes]] = []  # that agents owe
         self.posts: dict[str, Post] = {}  # what agents were told, by name
-        self.process = "7/0"  # of each agent
-        self.looks_at_processes = 0
         self.pings: list[asyncio.Future[None]] = []
         self.answers_pings = True
-        self.reachable = True
-        self.tries = 0  # to reach a node
-        self.restarted: list[tuple[str, str]] = []
+        self.restarted: list[str] = []  # actors of these nodes
+        self.restart_fails: Exception | None = None
         self.loop = asyncio.get_running_loop()
 
     def nodes(self) -> list[RayNode]:
@@ -104,17 +100,10 @@ class Cluster:
 
     replace_agent = agent_of
 
-    def process_of(self, node: RayNode) -> str:
-        self.looks_at_processes += 1
-        return self.process
-
-    def is_reachable(self, node: RayNode) -> bool:
-        self.tries += 1
-        return self.reachable
-
-    def restart_agent(self, node: RayNode, process: str) -> bool:
-        self.restarted.append((node.id, process))
-        return True
+    def restart_actor(self, node: RayNode) -> None:
+        self.restarted.append(node.id)
+        if self.restart_fails is not None:
+            raise self.restart_fails
 
     def others_on(self, node: RayNode, post: bytes) -> str:
         return self.others()
@@ -150,16 +139,14 @@ def tell(
     *nodes: RayNode,
     values: Values | None = None,
     settings: frames.Settings = SETTINGS,
-    second_s: float = 1.0,
+    ping_every_s: float = driver.PING_EVERY_S,
 ) -> None:
-    """second_s: what counts as a second of an agent's silence."""
-
     async def whole() -> None:
         cluster = Cluster(*nodes)
         ours, theirs = socket.socketpair()
         streams = await asyncio.open_connection(sock=theirs)
-        driver = Driver(*streams, cluster, values or Values(), second_s=second_s)
-        serving = asyncio.ensure_future(driver.serve())
+        served = Driver(*streams, cluster, values or Values(), ping_every_s=ping_every_s)
+        serving = asyncio.ensure_future(served.serve())
         controller = Controller(*await asyncio.open_connection(sock=ours))
         controller.send(settings)
         try:
@@ -322,92 +309,36 @@ def test_a_cluster_that_was_started_again_under_its_controller_is_not_refused() 
     tell(story, node("b"), settings=wanted)
 
 
-# -- agents that hang -----------------------------------------------------------------------------
+# -- actors that hang -----------------------------------------------------------------------------
 
 
-def test_an_agent_that_runs_and_answers_nothing_is_started_again() -> None:
+def test_an_actor_that_answers_no_ping_is_started_again_and_attended_when_it_is_back() -> None:
     async def story(cluster: Cluster, controller: Controller) -> None:
-        cluster.answers_pings = False
         await controller.next(frames.Ready)
-        controller.send(frames.Ask(1, "b", "b-1", "facts", b""))
+        await until(lambda: len(cluster.pings) > 3)
+        assert cluster.restarted == []
+        cluster.answers_pings = False
         await until(lambda: bool(cluster.restarted))
-        assert cluster.restarted[0] == ("b-1", "7/0")
+        assert cluster.restarted[0] == "b-1"
+        controller.send(frames.Ask(1, "b", "b-1", "facts", b""))
+        await until(lambda: bool(cluster.answers))
         cluster.answers[0].set_exception(ActorDiedError())  # as Ray says it then
         assert (await controller.next(frames.NoAnswer)).number == 1
-        await until(lambda: len(cluster.reserved) == 2)  # The next one is attended.
+        await until(lambda: len(cluster.reserved) == 2)
 
-    tell(story, node("b"), second_s=0.001)
-
-
-def test_an_agent_that_answers_a_ping_is_not_silent_though_a_call_takes_long() -> None:
-    async def story(cluster: Cluster, controller: Controller) -> None:
-        await controller.next(frames.Ready)
-        controller.send(frames.Ask(1, "b", "b-1", "take-charge", b""))
-        await until(lambda: len(cluster.pings) == 5)
-        assert cluster.restarted == []
-
-    tell(story, node("b"), second_s=0.001)
+    tell(story, node("b"), ping_every_s=0.01)
 
 
-def test_an_agent_that_answers_anything_while_it_is_pinged_is_not_silent() -> None:
-    async def story(cluster: Cluster, controller: Controller) -> None:
-        cluster.answers_pings = False
-        await controller.next(frames.Ready)
-        controller.send(frames.Ask(1, "b", "b-1", "facts", b""))
-        await until(lambda: len(cluster.pings) == 1)
-        cluster.answers[0].set_result(b"\x01")
-        await controller.next(frames.Answer)
-        await until(cluster.pings[0].cancelled)
-        assert cluster.restarted == []
-
-    tell(story, node("b"), second_s=0.1)
-
-
-def test_the_time_in_which_a_node_is_cut_off_does_not_count_against_its_agent() -> None:
-    """An order to kill it would get there once it answers again."""
-
-    async def story(cluster: Cluster, controller: Controller) -> None:
-        cluster.answers_pings = cluster.reachable = False
-        await controller.next(frames.Ready)
-        await until(lambda: cluster.tries > 3 * PINGS_S)
-        assert cluster.restarted == []
-        cluster.reachable = True  # It is back, and says nothing.
-        await until(lambda: bool(cluster.restarted))
-
-    tell(story, node("b"), second_s=0.001)
-
-
-def test_an_agent_that_ray_has_not_started_yet_is_neither_pinged_nor_killed() -> None:
-    async def story(cluster: Cluster, controller: Controller) -> None:
-        cluster.process, cluster.answers_pings = "", False
-        await controller.next(frames.Ready)
-        await until(lambda: cluster.looks_at_processes == 5)
-        assert (cluster.pings, cluster.restarted) == ([], [])
-
-    tell(story, node("b"), second_s=0.001)
-
-
-def test_an_error_that_nothing_foresees_gives_an_agent_as_much_time_again() -> None:
+def test_errors_of_ray_do_not_end_the_watch_on_actors() -> None:
     """An actor may be gone between two questions about it, which is no RayError."""
 
-    class Gone:
-        def process_of(self, node: RayNode) -> str:
-            raise ValueError("there is no such actor")
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        cluster.answers_pings = False
+        cluster.restart_fails = ValueError("there is no such actor")
+        await controller.next(frames.Ready)
+        await until(lambda: len(cluster.restarted) > 1)
 
-        def is_reachable(self, node: RayNode) -> bool:
-            raise AssertionError
-
-        def restart_agent(self, node: RayNode, process: str) -> bool:
-            raise AssertionError
-
-    async def story() -> None:
-        pulse = AgentPulse(node("b"), Gone())
-        pulse._heard -= WITHIN_S
-        assert pulse.is_quiet
-        await pulse.check(None)
-        assert not pulse.is_quiet
-
-    asyncio.run(story())
+    tell(story, node("b"), ping_every_s=0.01)
 
 
 def test_no_argument_of_a_call_is_kept_in_rays_object_store() -> None:

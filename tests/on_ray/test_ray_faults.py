@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.on_ray.bench import RayBench
@@ -23,13 +22,13 @@ from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
-from treadle.engines.agent.agent_lock import Holder
 from treadle.engines.clusters.ray import fleet
 from treadle.engines.clusters.ray.driver import ATTEND_WITHIN_S
 from treadle.engines.clusters.ray.driver_process import DriverProcess
 from treadle.engines.clusters.ray.fleet import RayFleet
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.gang import GRANT_OVER
+from treadle.engines.fleet.port import Fencing
 from treadle.engines.fleet.silent_nodes import UNCONFIRMED
 from treadle.engines.node import processes
 from treadle.testing.engine_bench import HERE, on
@@ -113,9 +112,7 @@ def test_a_job_outlives_its_agent_and_the_next_one_takes_it_over(
         await bench.order(Start(0, "long", HERE))
         await bench.started("long", 0)
         lock = bench.root / "engine" / "nodes" / "n0" / "agent.lock"
-        agent, written = holder_of(lock), msgspec.json.decode(lock.read_bytes(), type=Holder)
-        assert written.pid == agent
-        assert b"raylet" in Path(f"/proc/{written.parent}/cmdline").read_bytes()
+        agent = holder_of(lock)
         os.kill(agent, signal.SIGKILL)
         await bench.order(Stop(1, "long"))
         await bench.end("long", 1)
@@ -126,11 +123,32 @@ def test_a_job_outlives_its_agent_and_the_next_one_takes_it_over(
     tell(lambda: RayBench(tmp_path, ray_nodes), story)
 
 
+def test_an_agent_outlives_its_raylet_and_says_then_what_ended_meanwhile(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "held", on("n1", 0)))
+        await bench.started("held", 0)
+        agent = holder_of(bench.root / "engine" / "nodes" / "n1" / "agent.lock")
+        began = processes.start_of(agent)
+        await asyncio.to_thread(ray_nodes.lose, "n1")
+        await bench.release("held", 3)
+        await bench.return_node("n1")
+        await bench.end("held", 0)
+        assert [(ended.attempt, ended.code) for ended in bench.ends("held")] == [(1, 3)]
+        assert processes.start_of(agent) == began
+
+    class Patient(RayBench):
+        fencing = Fencing()
+
+    tell(lambda: Patient(tmp_path, ray_nodes), story)
+
+
 def test_an_agent_that_hangs_is_started_again_and_its_job_runs_elsewhere(
     tmp_path: Path, ray_nodes: RayCluster
 ) -> None:
-    """1. A stopped process answers nothing and renews no lease: the supervisor ends the job.
-    2. Ray kills it and starts another, which says so. 3. The job runs on another node.
+    """1. A stopped process answers nothing and renews no grant: the supervisor ends the job.
+    2. Its keeper kills it and starts another, which says so. 3. The job runs on another node.
     """
 
     async def story(bench: RayBench) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from treadle.engines.agent.device_choice import not_offered
 from treadle.engines.clusters.ray.cluster import RayNode, bundle, first_line, node_of
 from treadle.engines.clusters.ray.fleet import natural
-from treadle.engines.clusters.ray.offered import not_offered
 
 
 def row(**details: Any) -> dict[str, Any]:

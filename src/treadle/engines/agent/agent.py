@@ -23,7 +23,7 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
 from treadle.engines.agent.archives import Archives
-from treadle.engines.agent.found import left_by, look
+from treadle.engines.agent.found import any_runs, left_by, look
 from treadle.engines.agent.grants import finite
 from treadle.engines.agent.machine import Machine, MachineParts
 from treadle.engines.agent.node_grant import GrantDoubts, NodeGrant
@@ -157,10 +157,8 @@ class Agent:
         return is_folder(Path(path))
 
     def runs(self) -> bool:
-        """Whether an attempt is alive here; of a folder that is gone, none can be taken over."""
-        with suppress(FileNotFoundError):
-            return any(look(self.folders, mark).alive for mark in self.folders.live())
-        return False
+        """Whether an attempt is alive here."""
+        return any_runs(self.folders)
 
     def running(self) -> dict[JobId, int]:
         """Ranks that run here, by job."""

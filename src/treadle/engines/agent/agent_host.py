@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -25,14 +25,17 @@ from treadle.core.errors import EngineError, TreadleError
 from treadle.engines.agent import grants
 from treadle.engines.agent.agent import Agent
 from treadle.engines.agent.agent_lock import locked, open_passages
-from treadle.engines.agent.device_choice import devices_of, excluded_by
+from treadle.engines.agent.device_choice import devices_of, excluded_by, not_offered
+from treadle.engines.agent.found import any_runs
 from treadle.engines.agent.messages import VERBS
 from treadle.engines.agent.node_grant import NodeGrant
 from treadle.engines.context import EngineOptions
 from treadle.engines.node import fence
+from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.version import __version__
 
 AGAIN_AFTER_S = 0.5
+LEFT_AFTER_S = 60.0  # without a word of the cluster: if nothing runs, no agent is needed
 OTHER_AGENT, ANSWERED = b"\0", b"\1"
 
 T = TypeVar("T")
@@ -49,6 +52,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     member: str = ""  # Ray's id of the node, which is another one when its Ray is started again
     rack: str = ""
     gpu_count: int | None = None  # so many GPUs Ray was given; None: it was not asked
+    visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES of Ray there; None: it sees all
     device_type: str = ""  # what its devices are called; empty: as they say themselves
     options: EngineOptions = msgspec.field(default_factory=EngineOptions)  # as they are there
 
@@ -85,31 +89,23 @@ class Attending(msgspec.Struct, frozen=True, kw_only=True):
     others: str = ""  # the state folder of another Treadle whose jobs run there: the reason
 
 
-# The numbers of GPUs that the cluster does not give out, of those with these UUIDs, if it was given
-# so many of them.
-Withheld = Callable[[Sequence[str], int], Collection[int]]
-
-
-def _nothing(uuids: Sequence[str], count: int) -> Collection[int]:  # noqa: ARG001
-    return ()
-
-
 class AgentHost:
     """Has at most one agent at a time. Its coroutines are for `run`."""
 
     def __init__(
         self,
-        is_member: Callable[[], bool],
+        is_member: Callable[[Post], bool],
         *,
-        withheld: Withheld = _nothing,
         cluster: str = "Ray's head",
         again_after_s: float = AGAIN_AFTER_S,
     ) -> None:
-        """is_member: asks the cluster about this node. It may block for seconds, and raise.
+        """is_member: asks the cluster about this node, of which the post says which it is. It may
+        block for seconds, and raise.
 
         cluster: who answers that, for people.
         """
-        self._is_member, self._withheld, self._cluster = is_member, withheld, cluster
+        self._is_member, self._cluster = is_member, cluster
+        self._heard_at = fence.now()  # when the cluster confirmed this node; before that, the start
         self._again_after_s = again_after_s
         # A thread of its own: those of the loop may all wait for a file system.
         self._asking = ThreadPoolExecutor(1, thread_name_prefix="member")
@@ -194,6 +190,12 @@ class AgentHost:
         """Ranks that run here, by job."""
         return {} if self._agent is None else await asyncio.to_thread(self._agent.running)
 
+    async def is_left(self, folder: Path) -> bool:
+        """Whether nothing runs in the folder of the node, and its cluster is not heard any more."""
+        if fence.now() - self._heard_at < LEFT_AFTER_S:
+            return False
+        return not await asyncio.to_thread(any_runs, AttemptFolders(folder))
+
     async def call(self, incarnation: str, verb: str, document: bytes) -> bytes:
         """A call of the controller to the agent that it knows."""
         agent = self._agent
@@ -207,7 +209,7 @@ class AgentHost:
         devices = await asyncio.to_thread(devices_of, post.options)
         excluded = {*excluded_by(post.options, devices)}
         if post.options.devices is None and post.gpu_count is not None:
-            excluded |= {*self._withheld(devices.uuids, post.gpu_count)}
+            excluded |= not_offered(devices.uuids, post.gpu_count, post.visible_gpus)
         agent = Agent(
             post.folder,
             post.name,
@@ -217,12 +219,10 @@ class AgentHost:
             options=post.options,
             grant=NodeGrant(post.folder, post.failover_s, post.member),
         )
-        if why := await self._confirm(agent):
+        if why := await self._confirm(agent, post):
             raise EngineError(f"node {post.name} is not confirmed: {why}", retryable=True)
         self._incarnation = uuid.uuid4().hex
-        self._confirming = asyncio.create_task(
-            self._keep_confirming(agent, grants.confirm_every_s(post.failover_s))
-        )
+        self._confirming = asyncio.create_task(self._keep_confirming(agent, post))
         return agent
 
     async def close(self) -> None:
@@ -242,23 +242,24 @@ class AgentHost:
             await self.close()
             await asyncio.to_thread(NodeGrant.revoke, post.folder)
 
-    async def _keep_confirming(self, agent: Agent, every_s: float) -> None:
+    async def _keep_confirming(self, agent: Agent, post: Post) -> None:
         said = ""
         while True:
-            await asyncio.sleep(every_s)
-            if (why := await self._confirm(agent)) and not said:
+            await asyncio.sleep(grants.confirm_every_s(post.failover_s))
+            if (why := await self._confirm(agent, post)) and not said:
                 logger.warning("node %s is not confirmed: %s", agent.node.name, why)
             said = why
 
-    async def _confirm(self, agent: Agent) -> str:
+    async def _confirm(self, agent: Agent, post: Post) -> str:
         """Tell the agent that its node is a member if the cluster says so; else why not."""
         asked_at, name = fence.now(), agent.node.name
         try:
-            if not await self._loop.run_in_executor(self._asking, self._is_member):
+            if not await self._loop.run_in_executor(self._asking, self._is_member, post):
                 agent.doubt(f"{self._cluster} says that node {name} is dead")
                 return "the cluster says that it is dead"
         except Exception as error:  # Ray's client may raise anything.
             agent.doubt(f"{self._cluster} does not answer node {name}")
             return str(error) or repr(error)
         agent.confirm(asked_at)
+        self._heard_at = asked_at
         return ""

@@ -1,6 +1,7 @@
 """Which devices of this machine to use, from the options of `treadle up`."""
 
 import os
+from collections.abc import Sequence
 
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.engines.context import EngineOptions
@@ -29,6 +30,25 @@ def excluded_by(options: EngineOptions, source: DeviceSource) -> tuple[int, ...]
         wanted = {_number(text, source) for text in options.gpus}
         excluded |= set(range(len(source.uuids))) - wanted
     return tuple(sorted(excluded))
+
+
+def not_offered(uuids: Sequence[str], count: int, visible: str | None) -> set[int]:
+    """Numbers of the GPUs that Ray does not give out: it offers the first of those that it sees.
+
+    count: so many it was given (`ray start --num-gpus`).
+    visible: CUDA_VISIBLE_DEVICES of its raylet, numbers or UUIDs; None: it sees all.
+    """
+    seen: list[int] = list(range(len(uuids)))
+    if visible is not None:
+        words = [word.strip() for word in visible.split(",") if word.strip()]
+        seen = [number for word in words if (number := _named(word, uuids)) is not None]
+    return set(range(len(uuids))) - set(seen[:count])
+
+
+def _named(word: str, uuids: Sequence[str]) -> int | None:
+    if word.isascii() and word.isdigit():
+        return int(word) if int(word) < len(uuids) else None
+    return next((at for at, uuid in enumerate(uuids) if uuid.startswith(word)), None)
 
 
 def _number(text: str, source: DeviceSource) -> int:

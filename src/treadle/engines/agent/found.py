@@ -1,6 +1,7 @@
 """Attempts on disk: what an earlier agent has left here, alive or not."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,6 +99,13 @@ def look(places: AttemptFolders, attempt: AttemptId) -> Found:
     # Read after the lock: a supervisor writes its files before it releases the lock.
     left = left_by(attempt, folder)
     return left._replace(alive=alive, ordered=places.ordered_by(*attempt))
+
+
+def any_runs(places: AttemptFolders) -> bool:
+    """Whether an attempt is alive; of a folder that is gone, none can be taken over."""
+    with suppress(FileNotFoundError):
+        return any(look(places, attempt).alive for attempt in places.live())
+    return False
 
 
 def left_by(attempt: AttemptId, folder: Path) -> Found:

@@ -22,6 +22,7 @@ from treadle.engines.agent.agent_errors import (
 from treadle.engines.agent.messages import FactsGiven, Refused
 
 ANSWER_WITHIN_S = 120.0  # whatever is asked; most is waited for much shorter
+TOKEN_HEADER = "x-treadle-token"  # of calls over a network
 BYTES_MAX = 8 << 20  # of one launch, and of those that go together
 
 Document = TypeVar("Document")

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import httpx2
 
 from treadle.engines.agent.agent_errors import ClusterAwayError, LinkLostError
+from treadle.engines.agent.wire import TOKEN_HEADER
 from treadle.engines.clusters.kubernetes.api import Api, ApiError, ApiSilentError
 from treadle.engines.clusters.kubernetes.keys import Keys
-from treadle.engines.clusters.kubernetes.names import AGENT, PORT, TOKEN_HEADER, pod_of, pods
+from treadle.engines.clusters.kubernetes.names import AGENT, PORT, pod_of, pods
 
 CONNECT_WITHIN_S = 5.0
 

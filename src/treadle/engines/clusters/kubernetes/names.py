@@ -9,7 +9,6 @@ LABELS = {"app.kubernetes.io/name": AGENT, "app.kubernetes.io/managed-by": "trea
 SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 GPU = "nvidia.com/gpu"
 PORT = 7433
-TOKEN_HEADER = "x-treadle-token"
 
 _POD, _LEASE = f"{AGENT}-", "node-"
 

@@ -4,7 +4,6 @@ All functions block and raise RayError or what Ray raises; the driver calls them
 """
 
 import re
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from treadle.engines.clusters.ray.agent_actor import NAMESPACE, POSTS, AgentActo
 NAMED = "treadle.io/name"  # a label: the node's name in Treadle
 RACKS = ("treadle.io/rack", "rack")
 TYPED = "treadle.io/device-type"  # a label: what its devices are called
-REACHED_WITHIN_S = 1.0
 OTHERS_WITHIN_S = 10.0  # for an agent to say whose jobs it has
 SLOTS = "treadle.io/slots"  # a label: so many CPU slots; 0: the node is not used
 ID = "ray.io/node-id"
@@ -53,7 +51,6 @@ class RayNode:
     cpus: int
     slots: int | None = None  # CPU slots, as its label says
     device_type: str = ""  # likewise
-    port: int = 0  # of its raylet, at that address
     # What is wrong with its labels or its name; the node is used without what they say.
     problem: str = ""
 
@@ -148,7 +145,6 @@ def node_of(row: Mapping[str, Any]) -> RayNode | None:
         id=row["NodeID"],
         name=usable[0],
         address=row["NodeManagerAddress"],
-        port=int(row.get("NodeManagerPort") or 0),
         rack=next((labels[each] for each in RACKS if labels.get(each)), ""),
         gpus=gpus,
         cpus=cpus,
@@ -271,34 +267,14 @@ def end_on(node_id: str) -> None:
         ray.get(agent.revoke.remote(), timeout=OTHERS_WITHIN_S)
 
 
-def process_of(node: RayNode) -> str:
-    """The process that is the agent of a node; empty if Ray says that none runs now."""
-    try:
-        agent = ray.get_actor(f"agent-{node.id}", namespace=NAMESPACE)
-    except ValueError:
-        return ""
-    row = state.actors(agent._actor_id.hex())
-    return f"{row['Pid']}/{row['NumRestarts']}" if row.get("State") == "ALIVE" else ""
-
-
-def is_reachable(node: RayNode) -> bool:
-    """Whether a connection to its raylet can be made now, from this machine."""
-    try:
-        socket.create_connection((node.address, node.port), timeout=REACHED_WITHIN_S).close()
-    except OSError:
-        return False
-    return True
-
-
-def restart_agent(node: RayNode, process: str) -> bool:
-    """Have Ray kill that process and start another; False if it is not the agent any more.
+def restart_actor(node: RayNode) -> None:
+    """Have Ray kill the process of the actor, if one runs, and start another.
 
     If it does not end by itself, its raylet kills it after five seconds, also one that is stopped.
     """
-    if process_of(node) != process:
-        return False
-    ray.kill(ray.get_actor(f"agent-{node.id}", namespace=NAMESPACE), no_restart=False)
-    return True
+    actor = ray.get_actor(f"agent-{node.id}", namespace=NAMESPACE)
+    if state.actors(actor._actor_id.hex()).get("State") == "ALIVE":
+        ray.kill(actor, no_restart=False)
 
 
 def replace_agent(node: RayNode) -> Any:  # noqa: ANN401

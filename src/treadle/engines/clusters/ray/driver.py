@@ -1,6 +1,6 @@
 """The process that is a driver of the Ray cluster, for one controller.
 
-It takes the lease of the controller, gives each node an agent, has agents that hang started again,
+It takes the lease of the controller, gives each node an agent, has actors that hang started again,
 says which nodes come and go, and passes calls on. It ends when its controller does, and gives the
 lease back then.
 """
@@ -26,7 +26,6 @@ from treadle.core.wording import several
 from treadle.engines.agent.agent_host import OTHER_AGENT, Attending, Post, spoken
 from treadle.engines.agent.wire import ANSWER_WITHIN_S, refusal
 from treadle.engines.clusters.ray import cluster, frames, lease
-from treadle.engines.clusters.ray.agent_watch import AgentPulse, Agents
 from treadle.engines.clusters.ray.cluster import GcsValues, RayNode
 from treadle.engines.clusters.ray.frames import (
     Answer,
@@ -44,11 +43,12 @@ AGAIN_AFTER_S = 1.0
 INLINED_BYTES = 64 << 10  # of one argument; Ray keeps those of more than 100 KiB
 SWEEP_EVERY_S = 10.0
 ASKED_AT_ONCE = 64  # agents, about jobs of others
+PING_EVERY_S = 20.0  # the actors; for the answer they have as long
 
 logger = logging.getLogger("treadle")
 
 
-class Nodes(Agents, Protocol):
+class Nodes(Protocol):
     """What a driver needs of its cluster (cluster.py). All of it blocks, and raises RayError."""
 
     def nodes(self) -> list[RayNode]: ...
@@ -58,6 +58,7 @@ class Nodes(Agents, Protocol):
     def is_reserved(self, group: Any, *, within_s: float) -> bool: ...  # noqa: ANN401
     def agent_of(self, node: RayNode) -> Any: ...  # noqa: ANN401
     def replace_agent(self, node: RayNode) -> Any: ...  # noqa: ANN401
+    def restart_actor(self, node: RayNode) -> None: ...
     def others_on(self, node: RayNode, post: bytes) -> str: ...
     def forget(self, node_id: str) -> None: ...
     def forget_the_dead(self) -> None: ...
@@ -66,8 +67,8 @@ class Nodes(Agents, Protocol):
 class Member:
     """A node of the cluster, from when it is seen until it is gone."""
 
-    def __init__(self, node: RayNode, pulse: AgentPulse) -> None:
-        self.node, self.pulse = node, pulse
+    def __init__(self, node: RayNode) -> None:
+        self.node = node
         self.actor: Any = None
         self.told = ""  # the incarnation of the agent that the controller knows
         self.unused = ""  # why it cannot be used, though it is there and nothing of ours is
@@ -86,11 +87,11 @@ class Driver:
         nodes: Nodes,
         store: lease.KeyValues,
         *,
-        second_s: float = 1.0,
+        ping_every_s: float = PING_EVERY_S,
     ) -> None:
-        """store: where the lease is. second_s: what counts as a second of an agent's silence."""
+        """store: where the lease is."""
         self._reader, self._writer = reader, writer
-        self._second_s = second_s
+        self._ping_every_s = ping_every_s
         self._nodes, self._store = nodes, store
         self._settings: frames.Settings
         self._members: dict[str, Member] = {}  # by id
@@ -123,7 +124,7 @@ class Driver:
         """Ends when another controller has taken the lease."""
         mark = await self._marked()
         self._held = await self._leased()
-        self._keep(self._watch_agents())
+        self._keep(self._watch_actors())
         await self._begin()
         await self._tell_unused()
         coming = [each.node.name for each in self._members.values() if not each.told]
@@ -249,7 +250,7 @@ class Driver:
             elif node.id not in self._members:
                 if node.problem:
                     logger.warning("node %s is used, though %s", node.name, node.problem)
-                member = Member(node, AgentPulse(node, self._nodes, self._second_s))
+                member = Member(node)
                 self._members[node.id] = self._named[node.name] = member
                 self._waiting.pop(node.id, None)
                 self._attend(member)
@@ -341,19 +342,34 @@ class Driver:
             await self._send(NodeIs(answer.node, node.address, answer.agent, answer.machine))
         return ""
 
-    async def _watch_agents(self) -> None:
+    async def _watch_actors(self) -> None:
         while True:
-            await asyncio.sleep(self._second_s)
+            await asyncio.sleep(self._ping_every_s)
             for member in self._members.values():
                 idle = member.checking is None or member.checking.done()
-                if member.actor is not None and member.pulse.is_quiet and idle:
-                    member.checking = self._keep(member.pulse.check(member.actor))
+                if member.actor is not None and idle:
+                    member.checking = self._keep(self._check(member))
+
+    async def _check(self, member: Member) -> None:
+        """An actor that hangs is started again: nothing is lost with it, and agents go on.
+
+        One that cannot be reached is started again too, when it can.
+        """
+        try:
+            async with asyncio.timeout(self._ping_every_s):
+                await member.actor.ping.remote()
+        except TimeoutError:
+            try:
+                await asyncio.to_thread(self._nodes.restart_actor, member.node)
+            except Exception as error:  # Ray may raise anything.
+                logger.warning("node %s: %s", member.node.name, cluster.first_line(error))
+        except Exception:  # It has died, and the next call finds the next one.
+            self._attend(member)
 
     async def _attended(self, member: Member) -> Attending:
         document = msgspec.json.encode(self._post_of(member.node))
         async with asyncio.timeout(ANSWER_WITHIN_S):
             answer: bytes = await member.actor.attend.remote(document)
-        member.pulse.hear()
         return msgspec.json.decode(answer, type=Attending)
 
     def _post_of(self, node: RayNode) -> Post:
@@ -407,7 +423,6 @@ class Driver:
         except Exception as error:  # Ray may raise anything, and the controller waits.
             self._attend(member)
             return NoAnswer(ask.number, cluster.first_line(error))
-        member.pulse.hear()
         if answer.startswith(OTHER_AGENT):
             self._attend(member)
             return NoAnswer(ask.number, f"the agent of node {ask.node} was started again")
