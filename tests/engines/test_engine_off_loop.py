@@ -21,6 +21,7 @@ from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
+from treadle.engines.agent.machine_pause import TrialLaunch
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.fork_client import ForkServer
 from treadle.testing.builders import job as spec
@@ -211,6 +212,18 @@ async def test_a_launch_that_nothing_waits_for_any_more_leaves_no_pipe_open(benc
         launch.cancel()
         await asyncio.wait({launch})
     await bench.until(lambda: attempt_folders.read_status(live.folder))
+    await bench.until(lambda: open_pipes() == before)
+
+
+@telling()
+async def test_a_trial_launch_that_was_given_up_leaves_no_pipe_open(bench: Story) -> None:
+    await bench.begin()
+    server = bench.machine.fork_server
+    trial = TrialLaunch(bench.folders.root, server)
+    await trial()
+    before = open_pipes()
+    with busy(server), pytest.raises(TimeoutError):
+        await asyncio.wait_for(trial(), 0.2)
     await bench.until(lambda: open_pipes() == before)
 
 

@@ -1,10 +1,7 @@
 """After a restart: what ran on is adopted, what ended is reported, what is owed is done."""
 
-import asyncio
 import signal
 import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,13 +98,6 @@ async def test_a_folder_without_a_supervisor_is_used_for_the_order_it_was_made_f
     assert await bench.event() == JobStarted("a", 3, 0.0, 1.0, attempt=1)
     assert await bench.event() == JobFinished("a", 3)
     assert bench.folders.attempts("a") == [AttemptId("a", 1)]
-
-
-@telling()
-async def test_a_stop_of_a_job_that_never_ran_is_answered(bench: Story) -> None:
-    bench.job("a", "true")
-    await adopt(bench, row("a", Phase.STOPPING, action=1))
-    assert await bench.event() == JobStopped("a", 1, 0.0)
 
 
 @telling()
@@ -266,42 +256,6 @@ def test_a_process_is_not_mistaken_for_a_later_one_with_its_number():
     finally:
         child.kill()
         child.wait()
-
-
-CONTROLLER = """
-    import asyncio, sys
-    from pathlib import Path
-    from tests.engines.bench import Story, on
-    from treadle.core.actions import Start
-
-    async def main():
-        bench = Story(Path(sys.argv[1]))
-        bench.job("a", "sh", "-c", sys.argv[2], sys.argv[3])
-        await bench.order(Start(0, "a", on(0)))
-        print(await bench.event(), flush=True)
-        await asyncio.Event().wait()
-
-    asyncio.run(main())
-"""
-
-
-@telling()
-async def test_jobs_run_on_when_their_controller_is_killed(bench: Story, tmp_path: Path) -> None:
-    bench.job("a", "true")
-    bench.jobs.numbers["a", 0] = 1
-    code = textwrap.dedent(CONTROLLER)
-    words = [sys.executable, "-c", code, str(tmp_path), WAITS, str(tmp_path / "go")]
-    controller = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
-    assert controller.stdout is not None
-    assert b"JobStarted" in await controller.stdout.readline()
-    controller.kill()
-    await controller.wait()
-    controller._transport.close()  # type: ignore[attr-defined]
-    await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
-    (tmp_path / "go").touch()
-    assert await bench.event() == JobFailed("a", 0, 0.0)
-    assert [ended.code for ended in bench.ends] == [5]
-    assert not processes.tagged(TAG, f"{bench.folders.instance}*")
 
 
 @telling()

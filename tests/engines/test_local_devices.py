@@ -13,7 +13,7 @@ from queue import SimpleQueue
 import pytest
 from tests.engines.bench import Story, on, tell, telling
 
-from treadle.core.actions import Start, Stop
+from treadle.core.actions import Start
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import DeviceClosed, DeviceOpened, JobFinished, JobStarted, JobStopped
@@ -169,21 +169,6 @@ def test_a_gpu_that_stays_unclean_is_quarantined_until_an_admin_opens_it(
 
     fake = FakeGpus(1)
     tell(tmp_path, story, source=fake)
-
-
-@telling()
-async def test_an_avoided_device_takes_nothing_new_and_what_runs_runs_on(bench: Story) -> None:
-    bench.job("a", "sleep", "600")
-    bench.job("b", "true")
-    await bench.order(Start(0, "a", on(0)))
-    await bench.event()
-    await bench.engine.order_device(GPU, DeviceOrder.AVOID)
-    assert bench.closed == [DeviceClosed(GPU, "an admin avoids device here:0", "avoided")]
-    await bench.order(Start(1, "b", on(0, turn=1)))
-    assert await bench.event() == JobStopped("b", 1, 0.0)
-    await bench.order(Stop(2, "a"))
-    assert await bench.event() == JobStopped("a", 2, 0.0)
-    assert bench.engine.view()[0].devices[0].state == "avoided"
 
 
 @telling(excluded=(0,))

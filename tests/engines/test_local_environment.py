@@ -4,7 +4,6 @@ import os
 import pwd
 import socket
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -227,26 +226,6 @@ async def test_no_file_of_the_supervisor_is_open_in_a_rank(bench: Story) -> None
     await bench.order(Start(0, "a", on(0)))
     await bench.ended()
     assert bench.log("a") == "[0, 1, 2] True\n"
-
-
-ALL_REDUCE = """
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-total = torch.tensor([dist.get_rank() + 1.0])
-dist.all_reduce(total)
-print(dist.get_world_size(), total.item())
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-@telling()
-async def test_ranks_find_each_other_without_any_setting(bench: Story) -> None:
-    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    bench.job("a", "python", "-W", "ignore", "-c", ALL_REDUCE, ranks=2, env=path)
-    await bench.order(Start(0, "a", on(0, 1)))
-    assert await bench.ended() == JobFinished("a", 0), bench.log("a")
-    assert bench.log("a").splitlines()[-1] == "2 3.0"
 
 
 def test_a_port_is_kept_for_the_attempt_that_it_was_given_to():

@@ -6,10 +6,9 @@ import os
 import resource
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.agent.found import look
 from treadle.engines.agent.live_attempt import LiveAttempt
-from treadle.engines.agent.machine_pause import TrialLaunch
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders, AttemptStatus
@@ -229,52 +227,6 @@ def test_a4_a_folder_that_cannot_be_looked_at_is_not_absent(tmp_path: Path):
     folder.parent.symlink_to(folder.parent)  # It leads to itself, and no look succeeds.
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         look(places, AttemptId("a", 1))
-
-
-def test_a_trial_launch_that_was_given_up_leaves_no_descriptor_open(tmp_path: Path):
-    """1. The trial waits for the fork server. 2. Its caller gives up. 3. The server is free: what
-    the trial opens then, it closes."""
-
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        server = bench.machine.fork_server
-        trial = TrialLaunch(bench.folders.root, server)
-        await trial()
-        opened, before = [], open_pipes()
-        gate = threading.Event()
-
-        def hold() -> None:
-            with server._lock:
-                opened.append(True)
-                gate.wait()
-
-        holder = asyncio.create_task(asyncio.to_thread(hold))
-        await bench.until(lambda: opened)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(trial(), 0.2)
-        gate.set()
-        await holder
-        # The default threads end with what they do; the loop then has none at work.
-        await asyncio.get_running_loop().shutdown_default_executor()
-        assert open_pipes() == before
-
-    async def whole() -> None:
-        bench = Story(tmp_path)
-        try:
-            await asyncio.wait_for(story(bench), 30)
-        finally:
-            bench.machine.fork_server.close()
-
-    asyncio.run(whole())
-
-
-def open_pipes() -> int:
-    """How many ends of pipes this process has open."""
-    found = 0
-    for entry in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):
-            found += str(entry.readlink()).startswith("pipe:")
-    return found
 
 
 class NoThreads(ThreadPoolExecutor):

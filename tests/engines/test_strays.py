@@ -15,7 +15,7 @@ HERE, THERE = spread("n0"), spread("n1")
 
 
 async def stray_runs(bench: FleetStory) -> None:
-    bench.job("a", *STUBBORN, grace_s=2.0)
+    bench.job("a", *STUBBORN, grace_s=1.0)
     await bench.order(Start(0, "a", THERE))
     await bench.started("a", 0)
     await bench.crash()

@@ -61,32 +61,20 @@ _telling = told_by(lambda story, root, *given, **details: _tell(root, story, *gi
 
 
 def test_a_script_sees_the_same_process(tmp_path: Path) -> None:
-    async def story(bench: WarmStory) -> None:
-        bench.write("sub/empty.txt", "")
-        bench.write("seen.py", SEEN)
+    async def whole(bench: Story) -> None:
+        await bench.begin()
+        story = WarmStory(bench)
+        # `-u` is a flag of the interpreter itself: such scripts have one of their own.
+        await story.warm_up(python=("python", "-u"))
+        story.write("sub/empty.txt", "")
+        story.write("seen.py", SEEN)
         (tmp_path / "link.py").symlink_to("sub/../seen.py")
         for command in (("seen.py", "1", "a b"), ("./sub/../seen.py",), ("link.py",)):
-            cold, warm = await bench.both("python", "-u", *command)
+            cold, warm = await story.both("python", "-u", *command)
             assert json.loads(warm.log) == json.loads(cold.log)
             assert warm.code == cold.code == 0
 
-    async def whole(bench: Story) -> None:
-        await bench.begin()
-        warm = WarmStory(bench)
-        warm.write("wait.py", "")
-        await _warm_up_unbuffered(warm)
-        await story(warm)
-
     tell(tmp_path, whole)
-
-
-async def _warm_up_unbuffered(warm: WarmStory) -> None:
-    """`-u` is a flag of the interpreter itself: such scripts have one of their own."""
-    warm.write("wait.py", "import os, time\nwhile not os.path.exists('go'): time.sleep(0.005)")
-    job = await warm.start("python", "-u", "wait.py")
-    await warm.bench.until(lambda: any(each.ready for each in warm.templates))
-    (warm.bench.root / "go").touch()
-    await warm.end_of(job)
 
 
 def test_the_environment_is_the_jobs_own(tmp_path: Path) -> None:
@@ -252,33 +240,6 @@ while True: time.sleep(0.01)
         ended = await bench.end_of(job)
         assert (ended.warm, ended.log) == (True, "up\nleaving\n")
         assert ended.status["cause"] == "stopped"
-
-    _tell(tmp_path, story)
-
-
-def test_a_script_that_ignores_the_stop_is_killed_with_its_daemons(tmp_path: Path) -> None:
-    code = """
-import os, signal, subprocess, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.execve("/bin/sleep", ["sleep", "1000"], {})
-    os._exit(0)
-print(os.getpid(), flush=True)
-while True: time.sleep(0.01)
-"""
-
-    async def story(bench: WarmStory) -> None:
-        bench.write("a.py", code)
-        job = await bench.start("python", "a.py", grace_s=0.1)
-        await bench.bench.until(lambda: bench.bench.log(job))
-        live = bench.bench.live(job)
-        await bench.bench.until(lambda: len(live.scope.pids()) >= 3)  # keeper, rank, daemon
-        await bench.bench.order(Stop(50, job))
-        ended = await bench.end_of(job)
-        assert (ended.warm, ended.status["codes"]) == (True, [128 + signal.SIGKILL])
-        assert live.scope.pids() == []
 
     _tell(tmp_path, story)
 

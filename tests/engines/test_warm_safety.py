@@ -39,15 +39,6 @@ def nobody(tmp_path: Path) -> dict[str, object]:
     return {"uid": entry.pw_uid, "gid": entry.pw_gid, "user": entry.pw_name}
 
 
-async def _warm_up(bench: WarmStory, count: int = 1) -> None:
-    bench.write("wait.py", "import os, time\nwhile not os.path.exists('go'): time.sleep(0.005)")
-    (bench.bench.root / "go").unlink(missing_ok=True)
-    job = await bench.start(PYTHON, "wait.py")
-    await bench.bench.until(lambda: sum(each.ready for each in bench.templates) >= count)
-    (bench.bench.root / "go").touch()
-    await bench.end_of(job)
-
-
 # -- whose it is ----------------------------------------------------------------------------------
 
 
@@ -58,7 +49,7 @@ async def test_a_job_of_another_user_runs_as_that_user(
 ) -> None:
     await bench.begin()
     warm = WarmStory(bench, **nobody)
-    await _warm_up(warm)
+    await warm.warm_up(python=(PYTHON,))
     warm.write("a.py", ABOUT)
     cold, hot = await warm.both(PYTHON, "a.py")
     assert hot.log == cold.log
@@ -73,11 +64,11 @@ async def test_users_do_not_share_one(bench: Story, nobody: dict[str, object]) -
     await bench.begin()
     theirs, ours = WarmStory(bench, **nobody), WarmStory(bench)
     ours._orders = 100
-    await _warm_up(theirs)
+    await theirs.warm_up(python=(PYTHON,))
     ours.write("a.py", "import os; print(os.getuid())")
     ran = await ours.run(PYTHON, "a.py")
     assert (ran.warm, ran.log) == (False, "0\n")
-    await _warm_up(ours, count=2)
+    await ours.warm_up(python=(PYTHON,), count=2)
     ran = await ours.run(PYTHON, "a.py")
     assert (ran.warm, ran.log) == (True, "0\n")
     ran = await theirs.run(PYTHON, "a.py")
@@ -87,7 +78,8 @@ async def test_users_do_not_share_one(bench: Story, nobody: dict[str, object]) -
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_processes_are_in_the_group_of_the_attempt(tmp_path: Path, kind: str) -> None:
     code = """
-import os, time
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -102,7 +94,7 @@ time.sleep(1000)
         bench.machine.groups.containment = contained
         bench.machine.warm.containment = contained
         warm = WarmStory(bench)
-        await _warm_up(warm)
+        await warm.warm_up(python=(PYTHON,))
         warm.write("a.py", code)
         job = await warm.start(PYTHON, "a.py", grace_s=0.1)
         live = bench.live(job)
@@ -110,7 +102,7 @@ time.sleep(1000)
         pids = await bench.until(lambda: (p := live.scope.pids()) and len(p) >= 3 and p)
         await bench.order(Stop(50, job))
         ended = await warm.end_of(job)
-        assert ended.warm
+        assert (ended.warm, ended.status["codes"]) == (True, [128 + signal.SIGKILL])
         assert not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
 
     with containment(kind) as contained:
@@ -121,7 +113,7 @@ time.sleep(1000)
 async def test_a_killed_supervisor_takes_its_warm_ranks_along(bench: Story) -> None:
     await bench.begin()
     warm = WarmStory(bench)
-    await _warm_up(warm)
+    await warm.warm_up(python=(PYTHON,))
     warm.write("a.py", "import time, os; print(os.getpid(), flush=True); time.sleep(1000)")
     job = await warm.start(PYTHON, "a.py")
     pid = int(await bench.until(lambda: bench.log(job)))
@@ -140,7 +132,7 @@ async def test_there_are_at_most_so_many(bench: Story, monkeypatch: pytest.Monke
     for number in range(3):
         warm = WarmStory(bench, env={"NUMBER": str(number)})
         warm._orders = 100 * number
-        await _warm_up(warm, count=min(2, number + 1))
+        await warm.warm_up(python=(PYTHON,), count=min(2, number + 1))
         scopes += [each.scope for each in warm.templates if each.scope not in scopes]
     assert len(bench.machine.warm._templates) == 2
     assert scopes[0].pids() == []
@@ -151,7 +143,7 @@ async def test_an_idle_one_ends(bench: Story, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(warm_pool, "IDLE_S", 0.3)
     await bench.begin()
     warm = WarmStory(bench)
-    await _warm_up(warm)
+    await warm.warm_up(python=(PYTHON,))
     await bench.until(lambda: not warm.templates or warm.templates[0].ended)
 
 
@@ -161,7 +153,7 @@ def test_none_is_left_when_the_engine_leaves(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
         await bench.begin()
         warm = WarmStory(bench)
-        await _warm_up(warm)
+        await warm.warm_up(python=(PYTHON,))
         pids.extend(warm.templates[0].scope.pids())
 
     tell(tmp_path, story)
@@ -307,7 +299,7 @@ async def test_a_tampered_keeper_ends_only_its_own_attempt(
     """The script kills its keeper, which is its own user's."""
     await bench.begin()
     warm = WarmStory(bench, **nobody)
-    await _warm_up(warm)
+    await warm.warm_up(python=(PYTHON,))
     warm.write("a.py", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
     ran = await warm.run(PYTHON, "a.py")
     assert (ran.warm, ran.code) == (True, 137)
@@ -319,7 +311,7 @@ async def test_a_tampered_keeper_ends_only_its_own_attempt(
 async def test_a_stopped_interpreter_is_not_waited_for(bench: Story) -> None:
     await bench.begin()
     warm = WarmStory(bench)
-    await _warm_up(warm)
+    await warm.warm_up(python=(PYTHON,))
     (pid,) = warm.templates[0].scope.pids()
     os.kill(pid, signal.SIGSTOP)
     warm.write("a.py", "print(1)")
@@ -340,11 +332,7 @@ def test_other_versions_of_python(tmp_path: Path, version: str) -> None:
     async def story(bench: Story) -> None:
         await bench.begin()
         warm = WarmStory(bench)
-        warm.write("wait.py", "import os, time\nwhile not os.path.exists('go'): time.sleep(0.005)")
-        job = await warm.start(str(found[0]), "wait.py")
-        await bench.until(lambda: any(each.ready for each in warm.templates))
-        (tmp_path / "go").touch()
-        await warm.end_of(job)
+        await warm.warm_up(python=(str(found[0]),))
         warm.write("a.py", "import sys; print(sys.argv, __file__, sys.version, vars())\n1/0")
         cold, hot = await warm.both(str(found[0]), "a.py", "x")
         assert (_plain(hot.log), hot.code) == (_plain(cold.log), 1)

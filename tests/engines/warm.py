@@ -1,6 +1,7 @@
 """Stories with warm interpreters: make one, run scripts with and without it."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,16 +39,16 @@ class WarmStory:
         self.bench.machine.warm.prepare_after_s = 0.0
         self._orders = 0
 
-    async def warm_up(self, imports: str = "") -> None:
-        """Begin a warm interpreter that has imported so much, and wait until it is ready."""
+    async def warm_up(
+        self, imports: str = "", *, python: Sequence[str] = ("python",), count: int = 1
+    ) -> None:
+        """Begin a warm interpreter that has imported so much, and wait until so many are ready."""
         self.write("wait.py", WAIT.format(imports=imports))
         (self.bench.root / "go").unlink(missing_ok=True)
-        self._orders += 1
-        self.bench.job("warm-up", "python", "wait.py", **self.details)
-        await self.bench.order(Start(self._orders, "warm-up", on(0)))
-        await self.bench.until(lambda: any(each.ready for each in self.templates))
+        job = await self.start(*python, "wait.py")
+        await self.bench.until(lambda: sum(each.ready for each in self.templates) >= count)
         (self.bench.root / "go").touch()
-        await self.bench.ended()
+        await self.end_of(job)
 
     @property
     def templates(self) -> list[Any]:

@@ -69,26 +69,6 @@ def test_members_that_are_killed_cost_no_step_and_none_is_applied_twice() -> Non
         assert sum(code == -signal.SIGKILL for code in codes.values()) >= 1
 
 
-def test_a_newcomer_that_never_becomes_ready_is_given_up() -> None:
-    options = {"kind": "cnn", **ENDLESS, "never_ready": "c"}
-    result = run(Scenario("loop", ("a",), [Event(3, ("a", "c")), STOP], options, {"ready_s": 0.3}))
-    refused = [fact for fact in result.facts if fact["kind"] == "Refused"]
-    assert [fact["why"] for fact in refused] == ["newcomer m1 did not become ready"]
-    assert result.codes == {"m0": 143, "m1": -signal.SIGTERM}
-    check_steps(result, SAMPLES, BATCH)
-
-
-def test_a_newer_order_amends_one_in_flight() -> None:
-    """The newcomer that both orders want is kept; one is dismissed before it trained."""
-    options = {"kind": "cnn", **ENDLESS, "never_ready": "d"}
-    events = [Event(3, ("a", "b", "d")), Event(3, ("a", "b", "c"), settled=False), STOP]
-    result = run(Scenario("loop", ("a",), events, options))
-    assert [change["order"] for change in result.changes] == [1, 3]
-    assert result.changes[-1]["group"] == ["m0", "m1", "m3"]
-    assert result.codes["m2"] == -signal.SIGTERM
-    check_steps(result, SAMPLES, BATCH)
-
-
 def test_a_newer_order_cancels_one_in_flight_and_leaves_nothing_behind() -> None:
     options = {"kind": "cnn", **LONG, "never_ready": "d"}
     events = [Event(3, ("a", "d")), Event(5, ("a",), settled=False)]

@@ -29,25 +29,3 @@ async def test_never_does_not_come(clock: type[MonotonicClock] | type[ManualCloc
     assert not sleeper.done()
     sleeper.cancel()
     await asyncio.gather(sleeper, return_exceptions=True)
-
-
-@within(10.0)
-async def test_the_manual_clock_wakes_those_who_are_due_in_order_of_their_moments() -> None:
-    clock, woken = ManualClock(10.0), []
-
-    async def sleep(until: float) -> None:
-        await clock.sleep_until(until)
-        woken.append(until)
-
-    sleepers = [asyncio.ensure_future(sleep(until)) for until in (40.0, 20.0, 30.0, 5.0)]
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert woken == [5.0]
-    clock.advance(30.0)
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert woken == [5.0, 20.0, 30.0]
-    assert clock.now() == 30.0
-    clock.advance(40.0)
-    await asyncio.gather(*sleepers)
-    assert woken == [5.0, 20.0, 30.0, 40.0]

@@ -1,49 +1,34 @@
 """Which failures are tried again, and which jobs are taken for jobs of one kind."""
 
-from pathlib import Path
+import pytest
 
-from tests.unit.control.memory import ME, Bench, lesson, play, playing
+from tests.unit.control.memory import ME, Bench, lesson, playing
 from treadle.control.learning.learned_lengths import Profiles, Question
 from treadle.models.learning.kinds import by_command
 from treadle.wire.jobs import JobRequest, State
 
-
-def _runs_of(tmp_path: Path, *command: str, **fields: object) -> tuple[int, bool]:
-    """How often the job was run before it failed for good, and whether a retry was recorded."""
-    found: list[tuple[int, bool]] = []
-
-    async def story(here: Bench) -> None:
-        job = await here.submit(*command, **fields)  # type: ignore[arg-type]
-        await here.reached(job, State.FAILED)
-        detail = await here.live.job(job)
-        retried = [run.failure.retried for run in detail.attempts if run.failure]
-        found.append((detail.job.attempts, any(retried)))
-
-    play(story, tmp_path)
-    return found[0]
+MISSING = "echo ModuleNotFoundError: No module named numpyy ; exit 1"
 
 
-def test_u20_a_failure_that_no_rule_knows_is_not_retried(tmp_path: Path) -> None:
-    assert _runs_of(tmp_path, "exit", "7") == (1, False)
-
-
-def test_u20_a_failure_that_no_rule_knows_is_retried_as_often_as_asked(tmp_path: Path) -> None:
-    assert _runs_of(tmp_path, "exit", "7", retries=4) == (5, True)
-
-
-def test_u20_no_retries_means_none(tmp_path: Path) -> None:
-    assert _runs_of(tmp_path, "exit", "75", retries=0) == (1, False)
-
-
-def test_u20_a_transient_failure_is_retried_without_being_asked(tmp_path: Path) -> None:
-    runs, retried = _runs_of(tmp_path, "exit", "75")  # EX_TEMPFAIL: try again later
-    assert runs > 1
-    assert retried
-
-
-def test_u20_a_failure_that_would_repeat_is_not_retried_even_if_asked(tmp_path: Path) -> None:
-    text = "echo ModuleNotFoundError: No module named numpyy ; exit 1"
-    assert _runs_of(tmp_path, *text.split(), retries=4) == (1, False)
+@pytest.mark.parametrize(
+    ("command", "fields", "runs"),
+    [
+        ("exit 7", {}, 1),  # No rule knows it.
+        ("exit 7", {"retries": 2}, 3),
+        ("exit 75", {}, 3),  # EX_TEMPFAIL: try again later
+        ("exit 75", {"retries": 0}, 1),
+        (MISSING, {"retries": 4}, 1),
+    ],
+)
+@playing()
+async def test_u20_what_may_be_otherwise_next_time_is_tried_again_or_what_a_user_asks_for(
+    here: Bench, command: str, fields: dict[str, int], runs: int
+) -> None:
+    job = await here.submit(*command.split(), **fields)  # type: ignore[arg-type]
+    await here.reached(job, State.FAILED)
+    detail = await here.live.job(job)
+    retried = [run.failure.retried for run in detail.attempts if run.failure]
+    assert (detail.job.attempts, any(retried)) == (runs, runs > 1)
 
 
 def test_u20_other_arguments_are_another_kind_of_job() -> None:
