@@ -20,6 +20,7 @@ PATHS = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/treadle/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/treadle/rolebindings",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/treadle/networkpolicies",
 }

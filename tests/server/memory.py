@@ -118,7 +118,14 @@ class MemoryService(ViewsInMemory):
 
     # -- jobs
 
-    async def submit(self, who: Who, request: JobRequest, key: str = "") -> Submitted:
+    async def submit(
+        self,
+        who: Who,
+        request: JobRequest,
+        key: str = "",
+        *,
+        pack: bool = True,
+    ) -> Submitted:
         self.asked.append(("submit", who))
         if not request.command:
             raise InvalidRequestError("the command is empty")

@@ -10,6 +10,7 @@ import pwd
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,13 @@ from treadle.server.run import LOOPBACK, Bound, Doors, serving
 from treadle.server.settings import ServerSettings
 from treadle.server.threads import SteadyThreads
 from treadle.store.address import shown
-from treadle.store.bond import bond, default_store, folder_lock, refuse_missing
+from treadle.store.bond import (
+    bond,
+    default_store,
+    folder_identity,
+    folder_lock,
+    refuse_missing,
+)
 from treadle.store.deadline import Deadline
 from treadle.store.store import LOCK_WAIT_S, Store
 
@@ -90,10 +97,28 @@ async def _run(url: str, live_settings: LiveSettings, doors: Doors) -> None:
         async with serving(live, doors, settings=limits, before=told):
             if await _begun(live):
                 logger.info("up: %s", live.status())
-            await live.stopped.wait()
+                async with _objects(live, live_settings):
+                    await live.stopped.wait()
     finally:
         await live.close()
         logger.info("down: jobs keep running")
+
+
+@contextlib.asynccontextmanager
+async def _objects(live: LiveService, settings: LiveSettings) -> AsyncIterator[None]:
+    """On Kubernetes, objects there are jobs too."""
+    found = folder_identity(settings.root)
+    if settings.engine_name != "kubernetes" or found is None:
+        yield
+        return
+    from treadle.server.job_objects.translator import keep_translating  # noqa: PLC0415
+
+    work = asyncio.create_task(keep_translating(live, settings.options.address, found.id))
+    try:
+        yield
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 def _told(live: LiveService, state: Path, bound: Bound) -> None:

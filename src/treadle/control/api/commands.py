@@ -93,38 +93,46 @@ class Commands:
 
     # -- jobs -----------------------------------------------------------------------------------
 
-    async def submit(self, who: Who, request: JobRequest, key: str = "") -> Submitted:
+    async def submit(
+        self, who: Who, request: JobRequest, key: str = "", *, pack: bool = True
+    ) -> Submitted:
+        """pack: have its folder of this machine sent to nodes that do not see it."""
         if not key:
-            return await self._settled(self._submit(who, request, None))
+            return await self._settled(self._submit(who, request, None, pack))
         digest = self._digest(who, request)
         under_way = self._under_way.get((who.account, key))
         if under_way is not None:  # The first request may still wait for the store.
             if under_way.digest != digest:
                 raise _other_request(key)
             return replace(await self._settled(under_way.task), repeated=True)
-        wanted = self._submit_once(who, request, KeyRow(who.account, key, digest, b"", wall()))
+        row = KeyRow(who.account, key, digest, b"", wall())
+        wanted = self._submit_once(who, request, row, pack)
         task = asyncio.ensure_future(wanted)
         self._under_way[who.account, key] = _UnderWay(digest, task)
         task.add_done_callback(lambda _: self._under_way.pop((who.account, key), None))
         return await self._settled(task)
 
-    async def _submit_once(self, who: Who, request: JobRequest, key: KeyRow) -> Submitted:
+    async def _submit_once(
+        self, who: Who, request: JobRequest, key: KeyRow, pack: bool
+    ) -> Submitted:
         """The answer that this key had before, or a new job."""
         try:
             known = await self._keys.find(key.owner, key.key)
         except StoreError as error:
             raise UnavailableError(f"the store cannot be read now: {error}") from None
         if known is None:
-            return await self._submit(who, request, key)
+            return await self._submit(who, request, key, pack)
         if known.digest != key.digest:
             raise _other_request(key.key)
         return replace(msgspec.json.decode(known.body, type=Submitted), repeated=True)
 
-    async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
+    async def _submit(
+        self, who: Who, request: JobRequest, key: KeyRow | None, pack: bool
+    ) -> Submitted:
         self._check_open()
         over = await self._over(request)
         for_user = person(who)
-        files = await self._packed(who, for_user, request)
+        files = await self._packed(who, for_user, request) if pack else JobFiles()
         wanted = self._prepare(who, for_user, request)
         scheduler = self._context.scheduler
         # A node that is drained or lost may come back: the job waits for it.

@@ -1,4 +1,4 @@
-"""Requests to an API server: the five verbs that are needed, and watches."""
+"""Requests to an API server: the verbs that are needed, and watches."""
 
 import asyncio
 import contextlib
@@ -73,6 +73,10 @@ class Api:
         """With the version that the body names; ApiError 409: it has changed meanwhile."""
         return await self._object("PUT", path, body)
 
+    async def patch(self, path: str, body: Object) -> Object:
+        """A merge patch; with a version in its metadata only if that is the newest (409)."""
+        return await self._object("PATCH", path, body, kind="application/merge-patch+json")
+
     async def delete(self, path: str, uid: str = "", grace_s: int | None = None) -> None:
         """uid: of the one that is meant. What is gone already, or another one, is left as it is."""
         body: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -131,9 +135,11 @@ class Api:
         path: str,
         body: Object | None = None,
         params: Mapping[str, str] | None = None,
+        kind: str = "application/json",
     ) -> Object:
         sent = b"" if body is None else msgspec.json.encode(body)
-        answer = await self._request(verb, path, sent, params=params)
+        headers = {"Content-Type": kind}
+        answer = await self._request(verb, path, sent, params=params, headers=headers)
         if answer.is_error:
             raise _refused(answer.status_code, answer.content)
         found: Object = msgspec.json.decode(answer.content)

@@ -13,6 +13,17 @@ PORT = 7433
 _POD, _LEASE = f"{AGENT}-", "node-"
 
 
+JOB, JOBS = "TreadleJob", "treadlejobs"
+JOBS_VERSION = f"{DOMAIN}/v1alpha1"
+USER = f"{DOMAIN}/user"  # of a namespace: as whom its jobs run where Treadle is root
+
+
+def jobs(namespace: str = "") -> str:
+    """Objects that are jobs; of all namespaces without one."""
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{JOBS_VERSION}{within}/{JOBS}"
+
+
 def pods(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
 

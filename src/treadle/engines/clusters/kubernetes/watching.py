@@ -26,17 +26,25 @@ class Watched(NamedTuple):
     path: str
     selector: str = ""
     quiet_s: float = 300.0  # a watch without a word for so long is begun again
+    everywhere: bool = False  # in all namespaces
 
     @property
     def params(self) -> dict[str, str]:
         return {"labelSelector": self.selector} if self.selector else {}
 
+    def key(self, found: Object) -> str:
+        """NAME, or NAMESPACE/NAME."""
+        metadata = found["metadata"]
+        return (
+            f"{metadata['namespace']}/{metadata['name']}" if self.everywhere else metadata["name"]
+        )
+
 
 class Watch:
-    """One set of objects. `changed` is called with the name of each that came, changed or went."""
+    """One set of objects. `changed` is called with the key of each that came, changed or went."""
 
     def __init__(self, api: Api, watched: Watched, changed: Callable[[str], object]) -> None:
-        self.objects: dict[str, Object] = {}  # by name
+        self.objects: dict[str, Object] = {}  # by key
         self._api, self._watched, self._changed = api, watched, changed
         self._version = ""  # empty: it must be listed
 
@@ -46,7 +54,7 @@ class Watch:
         params = {**self._watched.params, "limit": str(PAGE)}
         while True:
             answer = await self._api.get(self._watched.path, params)
-            found |= {each["metadata"]["name"]: each for each in answer["items"]}
+            found |= {self._watched.key(each): each for each in answer["items"]}
             meta = answer["metadata"]
             if not (more := meta.get("continue")):
                 break
@@ -86,12 +94,12 @@ class Watch:
             self._version = found["metadata"]["resourceVersion"]
             if kind == "BOOKMARK":
                 continue
-            name = found["metadata"]["name"]
+            key = self._watched.key(found)
             if kind == "DELETED":
-                self.objects.pop(name, None)
+                self.objects.pop(key, None)
             else:
-                self.objects[name] = found
-            self._changed(name)
+                self.objects[key] = found
+            self._changed(key)
 
 
 def _version(found: Object | None) -> str:

@@ -1,0 +1,1 @@
+"""Jobs as objects of a Kubernetes cluster: what kubectl applies, shows and deletes."""
