@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
+from tests.blank import blank
 
 from treadle.cli.live.session import Session
 from treadle.cli.main import run
@@ -46,16 +47,8 @@ NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
 def job(identity: str, state: State = State.PENDING, **more: object) -> JobView:
     """A job of anna's, submitted ten minutes ago."""
-    blank = JobView(
-        id=identity,
-        name="",
-        user="anna",
-        tenant="",
-        state=state,
-        submitted_at=NOW - 600,
-        command=("python", "train.py"),
-    )
-    return replace(blank, **more)  # type: ignore[arg-type]
+    own = {"user": "anna", "submitted_at": NOW - 600, "command": ("python", "train.py")}
+    return blank(JobView, **{"id": identity, "state": state, **own, **more})
 
 
 def running(identity: str, **more: object) -> JobView:
@@ -64,24 +57,10 @@ def running(identity: str, **more: object) -> JobView:
 
 
 def detail(view: JobView, **more: object) -> JobDetail:
-    blank = JobDetail(
-        job=view,
-        workdir="/home/anna/code",
-        env={},
-        secrets=(),
-        time_limit_s=None,
-        grace_s=30.0,
-        retries=3,
-        retry_unknown=True,
-        after=(),
-        after_any=(),
-        code=None,
-        attempts=(),
-    )
-    if view.attempts:
-        ran = AttemptView(number=1, devices=view.devices, started_at=NOW - 300)
-        blank = replace(blank, attempts=(ran,))
-    return replace(blank, **more)  # type: ignore[arg-type]
+    asked = {"workdir": "/home/anna/code", "grace_s": 30.0, "retries": 3, "retry_unknown": True}
+    ran = AttemptView(number=1, devices=view.devices, started_at=NOW - 300)
+    runs = (ran,) if view.attempts else ()
+    return blank(JobDetail, **{"job": view, **asked, "attempts": runs, **more})
 
 
 STATUS = Status(
@@ -222,16 +201,9 @@ class ValueClient(Client):
     def prune(self, request: PruneRequest) -> Pruned:
         self.asked.append(("prune", request))
         size = 3 * 2**19
-        return Pruned(
-            dry_run=request.dry_run,
-            jobs=(PrunedJob(id="7", user="anna", ended_at=NOW - 9e6, bytes=size),),
-            logs=1,
-            bytes=size,
-            checkpoint_folders=2,
-            records=0,
-            journal_lines=12,
-            kept_bytes=3072,
-        )
+        one = PrunedJob(id="7", user="anna", ended_at=NOW - 9e6, bytes=size)
+        counts = {"logs": 1, "checkpoint_folders": 2, "journal_lines": 12, "kept_bytes": 3072}
+        return blank(Pruned, dry_run=request.dry_run, jobs=(one,), bytes=size, **counts)
 
     def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536

@@ -163,17 +163,3 @@ def test_a_report_is_written_whole_and_named(capsys: pytest.CaptureFixture[str])
     command = "treadle analyze three.csv --cluster 2x2 --report out.html"
     assert command in page
     assert [path.name for path in Path().iterdir() if "out.html" in path.name] == ["out.html"]
-
-
-def test_nodes_that_joined_later_are_counted(
-    capsys: pytest.CaptureFixture[str], journal: str
-) -> None:
-    lines = [json.loads(line) for line in Path(journal).read_text().splitlines()]
-    before = analysed(capsys, journal)
-    joined = {"kind": "NodeJoined", "at": lines[1]["at"]}
-    joined["node"] = {"name": "late", "device_count": 3}
-    lines.insert(1, joined)
-    numbered = (json.dumps({**line, "line": at}) for at, line in enumerate(lines, 1))
-    Path(journal).write_text("".join(f"{line}\n" for line in numbered))
-    after = analysed(capsys, journal)
-    assert (after["nodes"], after["devices"]) == (before["nodes"] + 1, before["devices"] + 3)

@@ -45,28 +45,6 @@ def test_a_failure_is_four_lines() -> None:
     )
 
 
-def test_of_several_ranks_the_root_cause_is_shown_with_its_log() -> None:
-    assert run("0.log", "1.log").output == (
-        "resource: gpu-out-of-memory\n"
-        "  A GPU ran out of memory; use a smaller batch, shard more, or take larger GPUs.\n"
-        "  evidence (1.log, line 2 from the end): torch.OutOfMemoryError: CUDA out of memory. "
-        "Tried to allocate 2.00 GiB.\n"
-        "  advice: retry with more gpu memory\n"
-    )
-
-
-def test_unknown_is_an_answer_and_no_error() -> None:
-    result = run("quiet.log", "--signal", "KILL")
-    assert result.exit_code == 0
-    assert result.output == (
-        "unknown: killed\n"
-        "  A process was killed (SIGKILL) and the log does not say by whom; look for the kernel's "
-        "out-of-memory messages on the node.\n"
-        "  evidence (exit): signal SIGKILL\n"
-        "  advice: retry\n"
-    )
-
-
 def test_json_has_the_same() -> None:
     assert json.loads(run("key.log", "--json").output) == {
         "class": "deterministic",

@@ -6,37 +6,13 @@ import pytest
 from tests.cli.live_session import ValueClient, running, treadle
 from tests.cli.live_session import detail as described
 
-from treadle.cli.live.describe import _attempt, _changed_lines, _sharing
-from treadle.wire.jobs import AttemptView, CompanyView, JobDetail, JobView, State
-
-DIFF = """diff --git a/train.py b/train.py
-index 0f3..8d1 100644
---- a/train.py
-+++ b/train.py
-@@ -1,3 +1,4 @@
- import torch
-+-- a line that begins as a header does
--# old
-+# new
-diff --git a/plot.png b/plot.png
-Binary files a/plot.png and b/plot.png differ
-"""
+from treadle.cli.live.describe import _attempt, _sharing
+from treadle.wire.jobs import AttemptView, CompanyView, JobDetail, State
 
 
 def detail(spell: CompanyView) -> JobDetail:
-    return JobDetail(
-        job=JobView(id="7", name="train", user="me", tenant="", state=State.RUNNING),
-        workdir="/",
-        env={},
-        secrets=(),
-        time_limit_s=None,
-        grace_s=30.0,
-        retries=0,
-        after=(),
-        after_any=(),
-        code=None,
-        attempts=(AttemptView(number=1, started_at=0.0, devices=("here:0",), company=(spell,)),),
-    )
+    run = AttemptView(number=1, started_at=0.0, devices=("here:0",), company=(spell,))
+    return described(running("7"), attempts=(run,))
 
 
 @pytest.mark.parametrize(
@@ -67,11 +43,6 @@ def test_describe_says_what_attempts_began_with_and_where_they_ran(capsys) -> No
     place = shown.index("  workdir      /home/anna/code")
     assert shown[place + 1].strip() == "run in a copy: b:/state/nodes/b/work/7-abc"
     assert "  checkpoints  attempt 2: it began anew: those of attempt 1 are lost" in shown
-
-
-def test_lines_that_were_added_or_removed_are_counted_and_no_headers() -> None:
-    assert _changed_lines(DIFF) == 3
-    assert _changed_lines("") == 0
 
 
 def test_an_attempt_on_a_lost_node_is_not_said_to_run() -> None:

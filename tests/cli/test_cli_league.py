@@ -149,23 +149,6 @@ def test_an_option_of_every_workload_can_be_overridden(place: Path) -> None:
     assert "--restart-cost 600" in json.loads(dear.stdout)["workloads"][0]["options"]
 
 
-def test_policies_are_compared_as_they_decide_live(place: Path) -> None:
-    words = ("--policies", "afs", "--seeds", "1", "--set", "elastic=0.05", "--json", "-")
-    bare, live = (treadle(place, *words, "--set", f"live={how}") for how in ("false", "true"))
-    assert rows(bare)["afs"]["mean_s"] != rows(live)["afs"]["mean_s"]
-    options = [json.loads(one.stdout)["workloads"][0]["options"] for one in (bare, live)]
-    assert ["--live" in one.split() for one in options] == [False, True]
-
-
-def test_the_output_says_with_which_parameters_each_policy_ran(place: Path) -> None:
-    words = ("--policies", "fifo,muri-l?group=2", "--seeds", "1")
-    found = json.loads(treadle(place, *words, "--json", "-").stdout)["policies"]
-    assert found["fifo"] == "fifo"
-    assert "group=2&" in found["muri-l?group=2"]
-    assert "merge=" in found["muri-l?group=2"]
-    assert found["muri-l?group=2"].partition("?")[2] in treadle(place, *words).stdout
-
-
 def test_a_policy_is_set_against_the_others_where_it_is_wrong(place: Path) -> None:
     words = ("--policies", "muri-l,afs", "--seeds", "1", "--one-class", "--against", "muri-l")
     plain = json.loads(treadle(place, *words, "--json", "-").stdout)
@@ -179,14 +162,6 @@ def test_a_policy_is_set_against_the_others_where_it_is_wrong(place: Path) -> No
     assert {row["group"] for row in worse["rows"]} == {"all"}
     learned = json.loads(treadle(place, *words, "--set", "belief=learned", "--json", "-").stdout)
     assert {row["group"] for row in learned["rows"]} == {"learned"}
-
-
-def test_the_list_says_what_each_workload_is_for(place: Path) -> None:
-    lines = treadle(place, "--list").stdout.splitlines()
-    assert lines[0] == "tiny: small"
-    assert lines[1] == "    generate:poisson?jobs=12&load=2&seed={seed} (12 jobs) on 1x4"
-    listed = json.loads(treadle(place, "--list", "--json", "-").stdout)
-    assert listed[0]["name"] == "tiny"
 
 
 def test_a_workload_without_its_trace_is_skipped_by_name(place: Path) -> None:
@@ -223,10 +198,3 @@ def test_what_is_wrong_is_refused_before_anything_runs(
     place: Path, words: tuple[str, ...], message: str
 ) -> None:
     assert message in refused(treadle(place, *words))
-
-
-def test_a_workload_that_changes_under_its_name_is_run_again(place: Path) -> None:
-    words = ("--policies", "srtf", "--seeds", "1")
-    treadle(place, *words)
-    (place / "tiny.toml").write_text(TINY.replace("jobs=12", "jobs=13"))
-    assert "0 of them from the cache" in treadle(place, *words).stderr

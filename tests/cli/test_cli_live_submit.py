@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from tests.cli.live_session import ValueClient, detail, job, running, treadle
 
-from treadle.cli.live.run import several_sizes
 from treadle.client.errors import UnreachableError
 from treadle.wire.jobs import (
     DryRun,
@@ -46,45 +45,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert treadle(client, "submit", *words) == 2
     assert not client.asked
     return capsys.readouterr().err
-
-
-def test_every_flag_reaches_the_request(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("HF_HOME", "/data/hf")
-    monkeypatch.setenv("HF_TOKEN", "x7")
-    (tmp_path / "job.env").write_text("A=from file\nB=2\n")
-    (tmp_path / "key").write_text("k9\n")
-    (tmp_path / "code").mkdir()
-    client = ValueClient()
-    words = (
-        "--name bert --devices 1..4 --ranks one --workdir code --env A=1 --env HF_HOME "
-        "--env-file job.env --secret HF_TOKEN --secret-file KEY=key --tenant nlp --priority high "
-        "--opportunistic --resumable --time-limit 12h --grace 2m --stop-signal usr1 --retries 5 "
-        "--after 12 --after 13,14 --after-any 15 --array 0-9%2 --model bert --estimate 3h --hold"
-    )
-    assert treadle(client, "submit", *words.split(), "--", "python", "train.py", "--name", "x") == 0
-    assert sent(client) == JobRequest(
-        command=("python", "train.py", "--name", "x"),
-        name="bert",
-        devices="1..4",
-        ranks="one",
-        workdir=str(tmp_path / "code"),
-        env={"PATH": "/usr/bin:/bin", "A": "1", "B": "2", "HF_HOME": "/data/hf"},
-        secrets={"HF_TOKEN": "x7", "KEY": "k9"},
-        tenant="nlp",
-        priority=10,
-        guaranteed=False,
-        resumable=True,
-        time_limit_s=43_200.0,
-        grace_s=120.0,
-        stop_signal="SIGUSR1",
-        retries=5,
-        after=("12", "13", "14"),
-        after_any=("15",),
-        array="0-9%2",
-        model="bert",
-        estimate_s=10_800.0,
-        held=True,
-    )
 
 
 def test_flags_win_over_a_file_and_the_command_line_over_its_run(tmp_path: Path) -> None:
@@ -398,11 +358,3 @@ def test_u14_a_job_after_another_says_after_which_and_when(capsys) -> None:
     assert treadle(ValueClient(whys={"12": answer}), "submit", "--after", "3", "--", "x") == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first == "job 12 submitted: starts after job 3 (running), in 5-9 min"
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [("1", "1 device"), ("1,2,4", "1, 2 or 4 devices"), ("1..4", "1 to 4 devices")],
-)
-def test_devices_in_words(given: str, text: str) -> None:
-    assert several_sizes(given) == text

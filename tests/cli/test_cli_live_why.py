@@ -49,23 +49,6 @@ ANSWERS = {
             "  resumes   in 20-30 s, when job probe-b ends (from 3 similar runs)\n"
         ),
     ),
-    "host": (
-        Why(
-            id="11",
-            name="nlp-7",
-            state=State.PENDING,
-            code="host",
-            sentence="every node that fits --memory 50G is full",
-            details=(("n0", "10 of 100 GiB free"), ("n1", "0 of 8 GPUs free")),
-            estimate=replace(SOON, earliest_s=300.0, latest_s=540.0, sentence=""),
-        ),
-        (
-            "nlp-7 is waiting: every node that fits --memory 50G is full.\n"
-            "  n0        10 of 100 GiB free\n"
-            "  n1        0 of 8 GPUs free\n"
-            "  starts    in 5-9 min\n"
-        ),
-    ),
     "never": (
         Why(
             id="11",
@@ -85,21 +68,6 @@ ANSWERS = {
             change="treadle release 11",
         ),
         "job 11 is on hold by its user.\n  try       treadle release 11\n",
-    ),
-    "running": (
-        Why(
-            id="11",
-            state=State.RUNNING,
-            code="running",
-            sentence="running on 4 GPUs",
-            details=(("done", "55%"),),
-            end=Estimate(low_s=3.0, high_s=5.0, known=True, because="from its steps"),
-        ),
-        "job 11 is running on 4 GPUs. 55% done.\n  ends      in 3-5 s (from its steps)\n",
-    ),
-    "cancelled": (
-        Why(id="11", state=State.CANCELLED, code="cancelled", sentence="cancelled by ann"),
-        "job 11 was cancelled by ann.\n",
     ),
     "hostile": (
         Why(id="11", state=State.FAILED, sentence="exit\x1b]0;pwned\x07 1"),

@@ -6,7 +6,7 @@ import pytest
 from tests.cli.live_session import ValueClient, job, treadle
 
 from treadle.cli.main import LIVE, STUDY, run
-from treadle.wire.jobs import JobRequest, StartEstimate, State, Submitted, Why
+from treadle.wire.jobs import JobRequest
 
 
 def submitted(client: ValueClient) -> JobRequest:
@@ -79,30 +79,3 @@ def test_c_a_policy_that_sizes_jobs_says_a_word_about_rigid_ones(capsys) -> None
     assert f"note: {note}" in capsys.readouterr().out
     assert run(["compare", *words, "--policies", "fifo,afs", "--elastic", "0.1"]) == 0
     assert note not in capsys.readouterr().out
-
-
-def test_c_a_journal_is_not_taken_for_a_trace(capsys, tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    words = ("generate:poisson?jobs=5&seed=1", "--cluster", "1x8")
-    assert run(["simulate", *words, "--policy", "fifo", "--journal", str(path)]) == 0
-    capsys.readouterr()
-    assert run(["simulate", str(path), "--cluster", "1x8", "--policy", "fifo"]) == 2
-    assert "this is a journal and not a trace; treadle analyze reads it" in capsys.readouterr().err
-
-
-def test_u14_a_start_that_is_unknown_is_not_announced(capsys) -> None:
-    unknown = StartEstimate(earliest_s=None, latest_s=None, runs=0, sentence="job 3 is endless")
-    why = Why(
-        id="12",
-        state=State.PENDING,
-        code="devices",
-        sentence="all 4 GPUs are busy",
-        estimate=unknown,
-    )
-    client = ValueClient(made=Submitted(id="12", jobs=("12",), position=1), whys={"12": why})
-    assert treadle(client, "submit", "--", "true") == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first == "job 12 submitted: waiting: all 4 GPUs are busy"
-    client.views = [job("12")]
-    assert treadle(client, "why", "12") == 0
-    assert "  starts    unknown (job 3 is endless)\n" in capsys.readouterr().out

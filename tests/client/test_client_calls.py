@@ -26,13 +26,6 @@ def client(server: Running) -> Iterator[Client]:
         yield found
 
 
-def test_a_job_is_submitted_seen_and_cancelled(client: Client):
-    made = client.submit(REQUEST)
-    assert client.job(made.id).job.name == "résumé"
-    assert [job.id for job in client.cancel(made.id)] == [made.id]
-    assert client.job(made.id).job.state is State.CANCELLED
-
-
 def test_every_call_comes_back_as_its_type(client: Client):
     identity = client.submit(REQUEST).id
     assert client.dry_run(REQUEST).starts_now

@@ -18,7 +18,7 @@ from tests.server.running import running
 from treadle.client import Client, NoAnswerError, UnreachableError, calls
 from treadle.client.address import default_socket, find_address, find_token, read_address
 from treadle.client.errors import CrowdedError
-from treadle.client.wait_polling import Absence, looks
+from treadle.client.wait_polling import Absence
 from treadle.core.errors import InvalidInputError
 from treadle.wire.jobs import Code, JobRequest
 from treadle.wire.problems import RequestError
@@ -134,13 +134,6 @@ def test_a_diff_that_does_not_fit_is_cut_and_said_so():
         assert len(code.diff) > 2**17
 
 
-def test_a_proxy_of_the_environment_is_not_used(monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    with running() as server, Client(server.url) as client:
-        assert client.health() == {"status": "ok"}
-
-
 def test_a_follower_that_never_reached_a_server_says_so_at_once(tmp_path):
     client = Client(f"unix:{tmp_path}/none.sock")
     with pytest.raises(UnreachableError):
@@ -156,14 +149,6 @@ def test_waiting_ends_with_the_jobs_or_with_the_time(tmp_path):
         for identity in many:
             client.cancel(identity)
         assert [detail.job.id for detail in client.wait(many, timeout_s=5)] == many
-
-
-def test_looks_come_often_at_first_and_never_after_the_end():
-    now = iter([0.0, 0.0, 0.04, 0.9, 1.0])
-    pace = looks(1.0, {"a"}, now=lambda: next(now))
-    assert [round(next(pace), 3) for _ in range(3)] == [0.05, 0.075, 0.1]
-    with pytest.raises(TimeoutError):
-        next(pace)
 
 
 # -- addresses

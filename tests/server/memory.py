@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tests.blank import blank
 from tests.server.memory_views import ViewsInMemory
 from treadle.core.allocation import Pause
 from treadle.core.job_report import Report
@@ -146,19 +147,7 @@ class MemoryService(ViewsInMemory):
             command=request.command,
             submitted_at=1.0,
         )
-        detail = JobDetail(
-            job=view,
-            workdir=request.workdir,
-            env=request.env,
-            secrets=tuple(request.secrets),
-            time_limit_s=request.time_limit_s,
-            grace_s=request.grace_s,
-            retries=3 if request.retries is None else request.retries,
-            after=request.after,
-            after_any=request.after_any,
-            code=request.code,
-            attempts=(),
-        )
+        detail = blank(JobDetail, job=view, env=request.env, code=request.code)
         self._set(detail, State.HELD if request.held else State.PENDING, "JobSubmitted")
         made = Submitted(id=identity, jobs=(identity,), position=1)
         if key:
@@ -306,16 +295,7 @@ class MemoryService(ViewsInMemory):
 
     async def prune(self, who: Who, request: PruneRequest) -> Pruned:
         self.asked.append(("prune", who))
-        return Pruned(
-            dry_run=request.dry_run,
-            jobs=(),
-            logs=0,
-            bytes=0,
-            checkpoint_folders=0,
-            records=0,
-            journal_lines=0,
-            kept_bytes=0,
-        )
+        return blank(Pruned, dry_run=request.dry_run)
 
     # -- the machine
 
@@ -351,20 +331,9 @@ class MemoryService(ViewsInMemory):
         return self.policy()
 
     def status(self) -> Status:
-        return Status(
-            version="0",
-            pid=os.getpid(),
-            since_at=1.0,
-            store="memory",
-            socket="",
-            url="",
-            policy=self._policy,
-            devices=1,
-            free=1,
-            running=0,
-            waiting=len(self._details),
-            held=0,
-        )
+        waiting = len(self._details)
+        own = {"policy": self._policy, "devices": 1, "free": 1, "waiting": waiting}
+        return blank(Status, version="0", pid=os.getpid(), store="memory", **own)
 
     async def shut_down(self, who: Who, mode: str) -> Status:
         self.shut = mode

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.blank import blank
 from treadle.server.privacy import may_read, shown, shown_page
 from treadle.wire.jobs import (
     AttemptView,
@@ -20,16 +21,11 @@ from treadle.wire.problems import NotAllowedError
 
 FAILURE = FailureView(kind="unknown", rule="x", sentence="y", advice="z", evidence="TOKEN=abc")
 VIEW = JobView(id="3", name="train", user="ann", tenant="", state=State.FAILED)
-DETAIL = JobDetail(
+DETAIL = blank(
+    JobDetail,
     job=VIEW,
-    workdir="/w",
     env={"PLAIN": "hello"},
     secrets=("HF_TOKEN",),
-    time_limit_s=None,
-    grace_s=30.0,
-    retries=0,
-    after=(),
-    after_any=(),
     code=Code(commit="c0ffee", diff="+ password = 1", dirty=True),
     attempts=(AttemptView(number=1, devices=("h:0",), started_at=1.0, failure=FAILURE),),
     failure=FAILURE,
