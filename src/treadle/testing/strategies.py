@@ -20,6 +20,7 @@ from treadle.testing.live_case import Fact, LiveCase
 TYPES = ("gpu", "NVIDIA A100-SXM4-80GB", "NVIDIA H200", CPU)
 WORDS = ((), ("any",), ("gpu",), (CPU,), ("h200",), ("A100",), ("a100", "H200"))
 TENANTS = ("", "a", "b")
+OWNERS = ("", "ann", "bob")
 
 Value = TypeVar("Value")
 
@@ -89,6 +90,7 @@ def _jobs(draw: st.DrawFn, size_max: int, *, elastic: bool) -> JobSpec:
         submit_at=draw(_moments),
         retries=draw(st.integers(0, 2)),
         tenant=draw(st.sampled_from(TENANTS)),
+        owner=draw(st.sampled_from(OWNERS)),
         guaranteed=draw(_mostly(True, False)),
         resumable=draw(_mostly(True, False)),
         preemptible=draw(_mostly(True, False)),

@@ -166,6 +166,8 @@ class Live(Wrapper):
         # 1 Who may run now, who may be moved, and whose patience is over.
         line_of = self.line_of(snapshot, used, level_of)
         eligible = Eligibility.of(snapshot, self.placement, line_of, in_order=self.strict)
+        if owed is not None and not self.strict:
+            eligible.misled |= owed.never_lent()
         # What is remembered of jobs that are out of sight for now is kept for them.
         levels = set(map(level_of, snapshot.jobs.values())) if before.policy else set()
         patient = Patient(snapshot, self.belief, before.patience)
@@ -315,7 +317,8 @@ class Live(Wrapper):
         """Who is within a quota; None without quotas."""
         if self.given is None:
             return None
-        return Entitlements(snapshot, self.given, self.belief, resizes=self.inner.resizes)
+        resizes = self.inner.resizes
+        return Entitlements(snapshot, self.given, self.belief, self._may_pause, resizes=resizes)
 
     def standings(self, snapshot: Snapshot) -> Mapping[str, Standing] | None:
         if not self.fairness.on:

@@ -42,9 +42,7 @@ class Eligibility:
     waiting: list[Job]  # in the policy's order
     hidden: dict[JobId, Reason] = field(default_factory=dict)  # waiting jobs
     behind: set[JobId] = field(default_factory=set)  # jobs for which those before leave no room
-    misled: set[JobId] = field(
-        default_factory=set
-    )  # jobs that no free device suits, while some are
+    misled: set[JobId] = field(default_factory=set)  # jobs that may have no device that is free
     fixed: dict[JobId, None] = field(default_factory=dict)  # running jobs that stay as they are
     until: float = inf
 

@@ -20,6 +20,7 @@ from treadle.core.snapshot import Snapshot
 from treadle.policies.base.shares import kept
 from treadle.policies.live.costs import left_s
 from treadle.policies.live.eligibility import Level
+from treadle.policies.live.may_pause import MayPause
 from treadle.policies.live.plan import Plan
 from treadle.wire.quotas import Quotas
 
@@ -35,10 +36,17 @@ class Entitlements:
     """Which jobs are within their tenants' quotas at one decision."""
 
     def __init__(
-        self, snapshot: Snapshot, quotas: Quotas, belief: PerformanceModel, *, resizes: bool
+        self,
+        snapshot: Snapshot,
+        quotas: Quotas,
+        belief: PerformanceModel,
+        may_pause: MayPause,
+        *,
+        resizes: bool,
     ) -> None:
         self._snapshot, self._belief, self._quotas = snapshot, belief, quotas
-        self._resizes = resizes
+        self._may_pause, self._resizes = may_pause, resizes
+        self._spare = snapshot.supply - sum(quotas.values())  # devices that no quota covers
         self._left = dict(quotas)
         self.tiers: dict[JobId, int] = {}
         for job in self._in_order():
@@ -75,12 +83,22 @@ class Entitlements:
 
     def may_have(self, plan: Plan, job: Job, size: int) -> bool:
         """Whether a job may be started with so many devices: it could give back what is lent."""
-        if self._gives_back(plan, job) or self._ends_soon(job):
+        if self._gives_back(job) or self._ends_soon(job):
             return True
         if self.tiers.get(job.id) == OWED and size <= self._own(plan, job):
             return True
-        spare = self._snapshot.supply - sum(self._quotas.values())
-        return size <= spare - self._not_returned(plan)
+        return size <= self._spare - self._not_returned(plan)
+
+    def never_lent(self) -> set[JobId]:
+        """Waiting jobs that may have no devices whatever others have."""
+        return {
+            job.id
+            for job in self._snapshot.waiting()
+            if self.tiers.get(job.id) == LENT
+            and job.spec.sizes[0] > self._spare
+            and not self._gives_back(job)
+            and not self._ends_soon(job)
+        }
 
     def _own(self, plan: Plan, job: Job) -> float:
         """What is left of its tenant's quota for the job."""
@@ -100,16 +118,16 @@ class Entitlements:
             held.size
             for job in self._snapshot.jobs.values()
             if self.tiers.get(job.id) == LENT
-            and not self._gives_back(plan, job)
+            and not self._gives_back(job)
             and (held := plan.has(job.id)) is not None
         )
 
-    def _gives_back(self, plan: Plan, job: Job) -> bool:
+    def _gives_back(self, job: Job) -> bool:
         """Whether it can be stopped and go on later, or be frozen and leave half of the memory."""
         if job.spec.gives_way or job.phase is Phase.RUNNING:
-            return job.spec.gives_way or (plan.may_pause(job) and self._leaves_half(job.spec))
+            return job.spec.gives_way or (self._may_pause(job) and self._leaves_half(job.spec))
         one = job.spec.sizes[-1] == 1  # Of several devices some may be on other nodes.
-        return one and plan.may_pause.once_it_runs(job.spec) and self._leaves_half(job.spec)
+        return one and self._may_pause.once_it_runs(job.spec) and self._leaves_half(job.spec)
 
     def _leaves_half(self, spec: JobSpec) -> bool:
         size_gib = smallest_device_gib(self._snapshot.cluster)

@@ -30,7 +30,7 @@ from treadle.policies.base.restarts import Restarts
 from treadle.policies.base.shares import Sharing
 from treadle.policies.rubick.kinds import RESTART_S
 
-Options = Sequence[tuple[int, float]]  # sizes with their costs
+Options = Sequence[tuple[int, float]]  # sizes with their speeds, or their costs
 
 
 class Sia(Sharing):
@@ -84,13 +84,17 @@ class Sia(Sharing):
         return Schedule(changes, memory=restarts.after(changes))
 
     def _options(self, job: Job, now: float, restarts: int) -> Options:
-        sizes = self._curves.of(job.spec).sizes
+        sizes: Options = self._curves.of(job.spec).sizes
         smallest, slowest = sizes[0]
         factor = 1.0
         if job.allocation is not None:
             held_s, change_s = job.held_at(now), resize_s(job.spec, self._restart_s)
             factor = (held_s - restarts * change_s) / (held_s + change_s or 1.0)
             factor = max(factor, 1e-3)
+            if all(size != job.size for size, _ in sizes):
+                # By now fewer devices are believed to do: the size it has still takes no restart.
+                below = [speed for size, speed in sizes if size < job.size]
+                sizes = (*sizes, (job.size, below[-1] if below else slowest))
         return [
             (
                 size,
