@@ -53,6 +53,7 @@ LIVE: dict[str, tuple[str, str]] = {
     "learned": ("treadle.cli.live.learned:learned", "Show what was learned of scripts."),
     "events": ("treadle.cli.live.events:events", "Show the event log."),
     "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),
+    "config": ("treadle.cli.live.config:config", "Show or change the rules for all users."),
     "token": ("treadle.cli.live.token:token", "List, make and revoke API tokens."),
     "login": ("treadle.cli.live.login:login", "Log in to a server on another machine."),
     "logout": ("treadle.cli.live.login:logout", "Forget a server that you logged in to."),

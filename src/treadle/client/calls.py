@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Submitted,
         Why,
     )
+    from treadle.wire.lab import ConfigView
     from treadle.wire.learned import ForgetRequest, Forgotten, LearnedPage
     from treadle.wire.machine import (
         EventPage,
@@ -245,6 +246,14 @@ class Calls:
     @call("PUT", "/policy", MACHINE)
     def set_policy(self, policy: str, placement: str | None = None) -> PolicyView:
         """Change the policy; running jobs keep running."""
+
+    @call("GET", "/config", "treadle.wire.lab")
+    def config(self) -> ConfigView:
+        """Show the configuration that is in force."""
+
+    @call("PUT", "/config", "treadle.wire.lab")
+    def configure(self, text: str, version: int | None = None) -> ConfigView:
+        """Put another configuration in force; `version`: that it is a change of."""
 
     @call("GET", "/health")
     def health(self) -> dict[str, str]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treadle.client.jobfile_yaml import BYTES_MAX, Items, Pairs, Text, Tree, kind_of, read_yaml
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
 from treadle.wire.job_fields import FIELDS, Field
 from treadle.wire.jobs import Code, JobRequest
 from treadle.wire.notation import CARRIED, shown
+from treadle.wire.yaml_tree import BYTES_MAX, Items, Pairs, Text, Tree, kind_of, read_yaml
 
 SHELL = ("/bin/bash", "-c")
 WORDS_MAX = 4096

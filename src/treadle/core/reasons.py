@@ -55,6 +55,8 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "reserved": ("for_job", "devices", "in_s"),  # free devices are set aside for another
     "reservation": ("devices", "free", "in_s", "holders"),  # devices are set aside for it
     "share": ("user", "others"),  # its user has had its share; users whose jobs wait and go first
+    # who: a user, or @ and a tenant; what: devices or jobs, of which they may have `most` at once
+    "limit": ("who", "what", "most", "asked"),
     "priority": ("count", "priority"),  # count: jobs of a higher priority that wait
     "order": ("first_job", "asked", "free"),  # no job overtakes, and another is first, with `asked`
     "overtaking": ("first_job", "takes_s", "in_s"),  # it would not end before the first can start

@@ -111,6 +111,14 @@ def _reservation(n: Numbers) -> str:
     return f"{n.devices('devices')} are reserved for it, {busy:,} still busy"
 
 
+def _limit(n: Numbers) -> str:
+    who, most = n.text("who"), n.count("most")
+    whose = f"tenant {who[1:]}" if who.startswith("@") else who
+    if n.text("what") == "jobs":
+        return f"{whose} may run at most {several(most, 'job', 'jobs')} at once"
+    return f"{whose} may have at most {n.devices('most')} at once"
+
+
 def _leaving(n: Numbers, how: str) -> str:
     return f"{how}, still has {n.devices('size')}" if n.count("size") else how
 
@@ -133,6 +141,7 @@ _SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "share": lambda n: (
         f"{n.text('user')} has had a fair share, jobs of {n.listed('others')} go first"
     ),
+    "limit": _limit,
     "priority": lambda n: (
         f"{several(n.count('count'), 'job', 'jobs')} of higher priority go first"
         if n.count("count") > 1

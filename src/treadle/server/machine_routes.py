@@ -12,6 +12,7 @@ from treadle.server.access import OPEN, Load
 from treadle.server.answers import answer
 from treadle.server.metrics import CONTENT_TYPE
 from treadle.server.routes import Asking, Served, Shared, Topic
+from treadle.wire.lab import ConfigChange, ConfigView
 from treadle.wire.machine import (
     DeviceOrder,
     NodeOrder,
@@ -99,6 +100,18 @@ async def get_policy(service: Served) -> Response:
 async def set_policy(change: PolicyChange, service: Served, who: Asking) -> Response:
     """Change the policy; running jobs keep running."""
     return await answer(service.set_policy(who, change))
+
+
+@route("GET", "/config", Role.VIEWER, ConfigView, load=Load.NONE)
+async def get_config(service: Served) -> Response:
+    """Show the configuration that is in force."""
+    return await answer(service.config())
+
+
+@route("PUT", "/config", Role.ADMIN, ConfigView, 409, 503)
+async def set_config(change: ConfigChange, service: Served, who: Asking) -> Response:
+    """Put another configuration in force, whole or not at all."""
+    return await answer(service.configure(who, change))
 
 
 @route("POST", "/shutdown", Role.ADMIN, Status, status=202)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
+from treadle.control.api.lab_rules import LabRules
 from treadle.control.api.tokens import job_token
 from treadle.control.jobs import (
     ADDRESS,
@@ -132,7 +133,8 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     cluster = Cluster(nodes_at_start(store, engine.nodes(), moved=moved))
     remembered = CompanyRecord.restored(json.loads(kept.get(COMPANY_RECORD) or "{}"))
     belief = belief_on(Cluster(engine.nodes()), remembered)
-    charge, condition = PolicyInCharge(), Condition()
+    rules = LabRules.restored(kept)
+    charge, condition = PolicyInCharge(settings=rules.lab.settings()), Condition()
     state = _state(store, settings, charge, belief, cluster, _lost_nodes(kept, engine.nodes()))
     scheduler, jobs, learner = state.scheduler, state.jobs, state.learner
     restored = restore(store, jobs, scheduler, learner, state.gates, clock.now(), wall())
@@ -166,6 +168,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         gates=state.gates,
         learner=learner,
         charge=charge,
+        rules=rules,
         condition=condition,
         commit=commit,
         inbox=inbox,

@@ -255,6 +255,7 @@ class Orders:
         assert row is not None, "only jobs that have not ended are changed"
         if change.priority is not None and change.priority > row.spec.priority:
             check_priority(who, change.priority)
+        self._context.rules.check_change(who, record, change)
         return facts_of(self._context, record, row, change)
 
     def _is_on_slots(self, row: Job) -> bool:

@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import length_of
 from treadle.control.api.known_keys import KnownKeys
+from treadle.control.api.lab_rules import CONFIG
 from treadle.control.api.nodes_away import away, whole_cluster
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position, sharers
@@ -26,6 +28,7 @@ from treadle.control.jobs import (
     DEPENDENCY,
     USER,
     Fact,
+    JobRecord,
     Person,
     Submission,
     accepted,
@@ -49,10 +52,12 @@ from treadle.core.lifecycle import Phase
 from treadle.core.machine import JobFiles
 from treadle.core.ports import Policy
 from treadle.journal.codec import PolicySet
+from treadle.policies.live.naming import with_defaults
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, KeyRow
 from treadle.wire.job_orders import JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import DryRun, JobChange, JobRequest, JobView, State, Submitted
+from treadle.wire.lab import ConfigChange, ConfigView, Lab
 from treadle.wire.machine import PolicyChange, PolicyView, Who
 from treadle.wire.problems import (
     ConflictError,
@@ -130,6 +135,7 @@ class Commands:
         self, who: Who, request: JobRequest, key: KeyRow | None, pack: bool
     ) -> Submitted:
         self._check_open()
+        request, admitted = self._context.rules.admitted(who, request)
         over = await self._over(request)
         for_user = person(who)
         files = await self._packed(who, for_user, request) if pack else JobFiles()
@@ -138,7 +144,7 @@ class Commands:
         # A node that is drained or lost may come back: the job waits for it.
         whole = whole_cluster(self._context)
         check_fits(request, wanted, policy=scheduler.policy, cluster=whole)
-        self._check_room(who, len(wanted.records))
+        self._check_room(who, wanted.records)
         self._check_after(request, over)
         # The number is taken, also if the submission fails from here on.
         self._context.jobs.next_number += 1
@@ -147,7 +153,7 @@ class Commands:
             for record in wanted.records:
                 record.diff = diff
         jobs, notes = tuple(record.id for record in wanted.records), files_notes(request, files)
-        answer = Submitted(id=wanted.id, jobs=jobs, notes=(*wanted.notes, *notes))
+        answer = Submitted(id=wanted.id, jobs=jobs, notes=(*admitted, *wanted.notes, *notes))
         batch = Batch()
         if key is not None:
             batch.keys.append(key._replace(body=msgspec.json.encode(answer)))
@@ -166,8 +172,10 @@ class Commands:
         return replace(answer, position=first)
 
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
+        request, admitted = self._context.rules.admitted(who, request)
         over = await self._over(request)
         wanted = self._prepare(who, person(who), request)
+        wanted = replace(wanted, notes=(*admitted, *wanted.notes))
         gates = [] if self._check_after(request, over) else [DEPENDENCY]
         gates += [USER] if request.held else []
         question = ("dry run", self._digest(who, request))
@@ -213,12 +221,52 @@ class Commands:
         await self._settled(self._switch(made, change.policy, place))
         return self._queries.policy()
 
-    async def _switch(self, made: Policy, policy: str, place: str) -> None:
-        """Put a policy in charge, once that is on disk."""
-        context = self._context
-        settings = {"policy": policy, "placement": place}
-        await context.commit.note(Batch(settings=settings), PolicySet(policy, place))
-        context.charge.take_over(policy, place)
+    async def configure(self, who: Who, change: ConfigChange) -> ConfigView:
+        """Put another configuration in force, whole or not at all."""
+        self._check_open()
+        context, rules = self._context, self._context.rules
+        if change.version not in (None, rules.view.version):
+            raise ConflictError(
+                f"the configuration is version {rules.view.version} by now, set by "
+                f"{rules.view.set_by or 'nobody'}; this is a change of version {change.version}",
+                hint="treadle config show",
+            )
+        charge = context.charge
+        try:
+            lab = Lab.of(change.text)
+            policy = lab.policy if lab.policy != rules.lab.policy else ""
+            policy = policy or charge.policy
+            defaults = lab.settings()
+            made = charge.prepare(policy, charge.placement, context.belief, defaults)
+        except (InvalidInputError, PolicyError) as error:
+            raise InvalidRequestError(str(error)) from None
+        view = ConfigView(
+            version=rules.view.version + 1, text=change.text, set_by=who.user, set_at=wall()
+        )
+        settings = {CONFIG: msgspec.json.encode(view).decode()}
+        await self._settled(self._switch(made, policy, charge.placement, defaults, settings))
+        rules.view, rules.lab = view, lab
+        return view
+
+    async def _switch(
+        self,
+        made: Policy,
+        policy: str,
+        place: str,
+        defaults: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Put a policy in charge, once that is on disk.
+
+        defaults: what holds under every policy from now on. settings: to be written with it.
+        """
+        context, charge = self._context, self._context.charge
+        defaults = charge.settings if defaults is None else defaults
+        whole = with_defaults(policy, defaults)
+        written = {"policy": policy, "placement": place, **settings}
+        await context.commit.note(Batch(settings=written), PolicySet(whole, place))
+        charge.settings = defaults
+        charge.take_over(policy, place)
         context.scheduler.set_policy(made, context.clock.now())
         context.inbox.wake()
 
@@ -242,7 +290,7 @@ class Commands:
         wanted = kept_to_gpus(wanted, request, self._away())
         secrets_bytes = sum(map(text_bytes, request.secrets.values()))
         self._context.jobs.weights.check(wanted.records[0], secrets_bytes, len(wanted.records))
-        notes = without_quota(self._context.charge.policy, request.tenant)
+        notes = without_quota(self._context.charge.whole(), request.tenant)
         if request.memory_gib is not None or request.cpus is not None:
             notes += not_enforced(request, enforced_limits(self._context))
         return replace(wanted, notes=(*wanted.notes, *notes))
@@ -291,8 +339,15 @@ class Commands:
         if self._context.condition.draining:
             raise ConflictError("the daemon is draining and takes no jobs")
 
-    def _check_room(self, who: Who, more: int) -> None:
-        records = self._context.jobs.records
+    def _check_room(self, who: Who, wanted: Sequence[JobRecord]) -> None:
+        jobs, rows, more = self._context.jobs, self._context.scheduler.jobs, len(wanted)
+
+        def waits(name: str) -> bool:
+            row = rows.get(name)
+            return row is None or row.allocation is None
+
+        self._context.rules.check_queue(wanted, jobs, waits)
+        records = jobs.records
         if len(records) + more > JOBS_MAX:
             raise TooManyError(f"queue full: the limit is {JOBS_MAX} active jobs")
         if len(records) + more <= JOBS_OF_ONE_MAX:

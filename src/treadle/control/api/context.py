@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from treadle.control.api.lab_rules import LabRules
 from treadle.control.jobs import Diffs, Gates, JobTable, LostNode, LostNodes, UnwrittenCancels
 from treadle.control.learning import JobLearner
 from treadle.control.loop import (
@@ -43,6 +44,7 @@ class Context:
     gates: Gates
     learner: JobLearner
     charge: PolicyInCharge
+    rules: LabRules
     condition: Condition
     commit: Commit
     inbox: Inbox

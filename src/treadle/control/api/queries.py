@@ -38,6 +38,7 @@ from treadle.store.store import Store
 from treadle.version import __version__
 from treadle.wire.history import JobHistory
 from treadle.wire.jobs import JobDetail, JobPage, JobView, LogPiece, State, Why
+from treadle.wire.lab import ConfigView
 from treadle.wire.machine import PolicyView, Status
 from treadle.wire.problems import InvalidRequestError, NotFoundError, RequestError
 
@@ -229,6 +230,9 @@ class Queries:
             warning=quotas_too_large(self._context),
             offered=_offered(),
         )
+
+    def config(self) -> ConfigView:
+        return self._context.rules.view
 
     def status(self) -> Status:
         context, facts = self._context, self.facts

@@ -83,6 +83,7 @@ class LiveService:
         self.nodes, self.policy, self.status = queries.nodes, queries.policy, queries.status
         self.manage, self.unquarantine = machine.manage, machine.unquarantine
         self.order_node, self.set_policy = machine.order_node, commands.set_policy
+        self.config, self.configure = queries.config, commands.configure
         self.shut_down, self.debug = machine.shut_down, machine.debug
         self.decisions, self.what_if = decisions.page, WhatIfs(self.context, queries).ask
 

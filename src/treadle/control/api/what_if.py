@@ -79,7 +79,9 @@ class WhatIfs:
         try:
             if asked.policy:
                 charge = self._context.charge
-                PolicyInCharge().prepare(asked.policy, charge.placement, self._context.belief)
+                PolicyInCharge().prepare(
+                    charge.whole(asked.policy), charge.placement, self._context.belief
+                )
             if asked.cluster:
                 _check_cluster(asked.cluster)
         except InvalidInputError as error:
@@ -91,6 +93,8 @@ class WhatIfs:
         snapshot = dict(await self._queries.snapshot())
         snapshot["known"] = await self._queries.thinking.about("what if", _known)
         snapshot["wall_at"] = wall()
+        if asked.policy:
+            asked = replace(asked, policy=self._context.charge.whole(asked.policy))
         question = msgspec.json.encode({"snapshot": snapshot, "asked": asked})
         process = await asyncio.create_subprocess_exec(
             sys.executable,

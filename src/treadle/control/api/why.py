@@ -103,7 +103,7 @@ def _sharing(context: Context, record: JobRecord, row: Job) -> str:
     if record.alone_because or row.spec.exclusive:
         return f"no: {record.alone_because}" if record.alone_because else ""
     there = [row]
-    if allows(context.charge.policy, "tries"):  # Then one that runs has to be known, and not it.
+    if allows(context.charge.whole(), "tries"):  # Then one that runs has to be known, and not it.
         there = [each for each in context.scheduler.jobs.values() if each.size]
     if not there or any(each.spec.profile.busy is not None for each in there):
         return ""

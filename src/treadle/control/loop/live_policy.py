@@ -1,7 +1,7 @@
 """The policy in charge: made from its name, with the wrappers that every live policy gets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from treadle.control.loop.clock import wall
 from treadle.core.actions import Action
@@ -21,7 +21,7 @@ from treadle.models.plans.live_plans import LivePlans
 from treadle.models.plans.space import Planner
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
-from treadle.policies.live.naming import allows, wrapped
+from treadle.policies.live.naming import allows, with_defaults, wrapped
 from treadle.policies.registry import policy
 from treadle.policies.wrappers.wrapper import Wrapper
 
@@ -32,6 +32,7 @@ class PolicyInCharge:
 
     policy: str = ""
     placement: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)  # that hold under every policy
     wrapped: str = ""  # its name with the wrappers around it
     since_at: float = 0.0
     error: str = ""  # of its last decision, if that failed
@@ -56,15 +57,26 @@ class PolicyInCharge:
         self.take_over(text, place)
         return made
 
-    def prepare(self, text: str, place: str, belief: InterleavingModel) -> Policy:
-        """The policy of that name, not yet in charge."""
-        if not allows(text, "share") and isinstance(belief, CompanyBelief):
+    def prepare(
+        self,
+        text: str,
+        place: str,
+        belief: InterleavingModel,
+        settings: Mapping[str, str] | None = None,
+    ) -> Policy:
+        """The policy of that name, not yet in charge. settings: instead of those in force."""
+        whole = with_defaults(text, self.settings if settings is None else settings)
+        if not allows(whole, "share") and isinstance(belief, CompanyBelief):
             belief = belief.apart()
-        return Guarded(policy(wrapped(text), placement(place), belief), self)
+        return Guarded(policy(wrapped(whole), placement(place), belief), self)
+
+    def whole(self, text: str = "") -> str:
+        """A policy, or the one in charge, with the settings that it does not name itself."""
+        return with_defaults(text or self.policy, self.settings)
 
     def take_over(self, text: str, place: str) -> None:
         """The policy of that name is in charge from now on."""
-        self.policy, self.placement, self.wrapped = text, place, wrapped(text)
+        self.policy, self.placement, self.wrapped = text, place, wrapped(self.whole(text))
         self.since_at = wall()
         self.error = self.trouble = ""
         self.last_s = self.longest_s = 0.0

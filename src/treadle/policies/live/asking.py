@@ -113,7 +113,11 @@ class Asking:
         """
         rows, in_order = self._snapshot.jobs, self._policy.in_order
         dropped = {name for name in self._plan.dropped if self._waits(name)}
-        found = {name for name in dropped if rows[name].only_on or not in_order}
+        room = self._plan.room
+        found = {name for name in dropped if not in_order or not self._plan.holds_up(rows[name])}
+        if room.within is not None and found:  # Nor could others of the same user.
+            waiting = (job for job in self._waiting if self._waits(job.id))
+            found.update(job.id for job in waiting if room.is_too_many(job, job.spec.sizes[0]))
         if not (found or refused or self._plan.kept) or not self._others_fit(found):
             return set()
         found.update(job.id for job in self._holding if job.id not in self._plan.changes)

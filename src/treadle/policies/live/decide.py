@@ -6,6 +6,7 @@ decides is made on devices that suit each job (plan.py), as far as it pays (cost
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf, LineOf
 from treadle.policies.live.fair import HALF_LIFE, Fairness, Used
 from treadle.policies.live.fits import never_fits
+from treadle.policies.live.limits import Bounds, Limits
 from treadle.policies.live.may_pause import MayPause
 from treadle.policies.live.parking import (
     Company,
@@ -83,6 +85,7 @@ class _Facts(NamedTuple):
     turns: Mapping[JobId, float]  # jobs that run because of their patience
     in_turn: Mapping[JobId, float]  # those of them that are not stopped yet
     parking: Parking  # jobs that are paused
+    bounds: Bounds | None  # what users and tenants may have
 
 
 class _Draft(NamedTuple):
@@ -104,6 +107,7 @@ class Live(Wrapper):
     pause: which jobs that keep no checkpoints are paused for others: off, opportunistic or all.
     fair: how long it takes until what a user used counts half, and perhaps weights of users (1d or
     1d/alice:2/bob:1; of others 1). off: who has used what is ignored.
+    limits: what users and tenants may have at once, as ann:4:2/@vision:16/*:8 (see limits.py).
     """
 
     def __init__(  # noqa: PLR0913  # users name them
@@ -118,6 +122,7 @@ class Live(Wrapper):
         restart_s: float = RESTART_S,
         pause: str = "opportunistic",
         fair: str = HALF_LIFE,
+        limits: str = "",
     ) -> None:
         if not 0 <= restart_s < inf:
             raise InvalidInputError(f"live restart_s must be 0 or more, not {restart_s:g}")
@@ -125,7 +130,7 @@ class Live(Wrapper):
         self.placement, self.belief = placement.in_parts(), belief
         self.given = parse_quotas("live", quotas)
         self._may_pause, self._restart_s = MayPause(pause), restart_s
-        self.fairness = Fairness(fair)
+        self.fairness, self.limits = Fairness(fair), Limits(limits)
         self.half_life_s = self.fairness.half_life_s
         self._sizes = any_size if inner.resizes else fast_enough(belief)
         self._joining = Joining.of(belief, tries=tries) if share else None
@@ -165,7 +170,10 @@ class Live(Wrapper):
 
         # 1 Who may run now, who may be moved, and whose patience is over.
         line_of = self.line_of(snapshot, used, level_of)
-        eligible = Eligibility.of(snapshot, self.placement, line_of, in_order=self.strict)
+        bounds = self.limits.on(snapshot) if self.limits else None
+        eligible = Eligibility.of(
+            snapshot, self.placement, line_of, in_order=self.strict, bounds=bounds
+        )
         if owed is not None and not self.strict:
             eligible.misled |= owed.never_lent()
         # What is remembered of jobs that are out of sight for now is kept for them.
@@ -173,6 +181,7 @@ class Live(Wrapper):
         patient = Patient(snapshot, self.belief, before.patience)
         watched = owed is not None or not self.strict
         entries = patient.entries() if watched else []
+        entries = [entry for entry in entries if entry.job not in eligible.limited]
         turns = _holding(before.patience.turns, snapshot)
         return _Facts(
             *(snapshot, before, used, owed, level_of, eligible),
@@ -187,6 +196,7 @@ class Live(Wrapper):
             turns=turns,
             in_turn={name: at for name, at in turns.items() if at > snapshot.now},
             parking=parking,
+            bounds=bounds,
         )
 
     def _draft(self, facts: _Facts, aside: Set[JobId]) -> _Draft:
@@ -198,6 +208,8 @@ class Live(Wrapper):
         snapshot, before, _, owed, level_of, eligible, sight, *_ = facts
         plan = Plan(snapshot, eligible.room.copy(), self._sizes)
         plan.may_pause = self._may_pause
+        if facts.bounds is not None:
+            plan.room.within = partial(facts.bounds.allow, plan.size)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         stay = eligible.fixed.keys() | facts.in_turn.keys()
@@ -287,6 +299,8 @@ class Live(Wrapper):
         refused = tuple(part for part in weighed if not part.pays)
         for part in refused:
             plan.take_back(part.jobs)
+        if plan.room.within is not None:
+            _keep_within(plan, [part.jobs for part in weighed if part.pays])
         return refused
 
     def used(self, snapshot: Snapshot) -> Used:
@@ -362,6 +376,16 @@ def _in_the_way(plan: Plan, facts: _Facts) -> frozenset[JobId]:
     first = min(levels, default=None)
     late = (job.id for job in starting if first is not None and level_of(job) > first)
     return frozenset(late)
+
+
+def _keep_within(plan: Plan, parts: Iterable[Sequence[JobId]]) -> None:
+    """Take back what is too much for a user or tenant: what had to make way for it did not."""
+    rows = plan.snapshot.jobs
+    for names in parts:
+        more = [rows[name] for name in names if plan.size(name) > rows[name].size]
+        if any(plan.room.is_too_many(job, plan.size(job.id)) for job in more):
+            plan.take_back(names)
+            plan.dropped |= {name: None for name in names if rows[name].allocation is None}
 
 
 def _holding(turns: Mapping[JobId, float], snapshot: Snapshot) -> dict[JobId, float]:

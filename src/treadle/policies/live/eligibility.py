@@ -20,6 +20,7 @@ from treadle.core.reasons import Reason
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.suited import words_of
+from treadle.policies.live.limits import Bounds
 from treadle.policies.live.room import Room, asks_host, avoided_until
 
 OVER_S = 60.0  # what a job does after its training (evaluate, save) an urgent one waits for
@@ -43,12 +44,19 @@ class Eligibility:
     hidden: dict[JobId, Reason] = field(default_factory=dict)  # waiting jobs
     behind: set[JobId] = field(default_factory=set)  # jobs for which those before leave no room
     misled: set[JobId] = field(default_factory=set)  # jobs that may have no device that is free
+    limited: set[JobId] = field(default_factory=set)  # hidden by a limit of their user or tenant
     fixed: dict[JobId, None] = field(default_factory=dict)  # running jobs that stay as they are
     until: float = inf
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, placement: Placement, line_of: LineOf, *, in_order: bool
+        cls,
+        snapshot: Snapshot,
+        placement: Placement,
+        line_of: LineOf,
+        *,
+        in_order: bool,
+        bounds: Bounds | None = None,
     ) -> "Eligibility":
         holding, now = list(snapshot.holding()), snapshot.now
         found = cls(Room(snapshot, placement), holding, list(snapshot.waiting()))
@@ -57,6 +65,8 @@ class Eligibility:
         suspicious = (avoided_until(job) for job in found.waiting if job.avoid)
         found.until = min((at for at in (*over, *suspicious) if at > now), default=inf)
         found._back_off(now)
+        if bounds is not None:
+            found._limit(bounds)
         found._lack_room(snapshot.cluster, line_of, in_order=in_order)
         return found
 
@@ -64,6 +74,14 @@ class Eligibility:
         """Waiting jobs that may start now."""
         out_of_sight = self.hidden.keys() | self.behind | self.misled
         return [job for job in self.waiting if job.id not in out_of_sight]
+
+    def _limit(self, bounds: Bounds) -> None:
+        """Hide jobs whose user or tenant has as much as they may."""
+        for job in self.waiting:
+            limit = bounds.binding(job, job.spec.sizes[0])
+            if limit is not None:
+                self.hidden.setdefault(job.id, limit)
+                self.limited.add(job.id)
 
     def _back_off(self, now: float) -> None:
         """Hide jobs that failed a moment ago, unless one of lower priority would pass them."""

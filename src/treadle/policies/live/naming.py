@@ -1,5 +1,7 @@
 """A policy's name with the live decision around it: in the daemon, and simulated with `--live`."""
 
+from collections.abc import Mapping
+
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
 from treadle.policies.registry import factory, names, parts
@@ -9,7 +11,7 @@ DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
 LIVE = "live"
 # Parameters that every policy has live; they are written behind the policy's name.
-_COMMON = ("quotas", "share", "tries", "pause", "fair")
+_COMMON = ("quotas", "share", "tries", "pause", "fair", "limits")
 
 
 def wrapped(text: str) -> str:
@@ -53,6 +55,18 @@ def with_setting(text: str, key: str, value: str) -> str:
     first, *wrappers = (_without(part, key) for part in parts(text))
     first += f"{'&' if '?' in first else '?'}{key}={value}"
     return "+".join([first, *(wrapper for wrapper in wrappers if wrapper != LIVE)])
+
+
+def with_defaults(text: str, settings: Mapping[str, str]) -> str:
+    """The same policy with these parameters of the live decision, where it does not name them."""
+    given = {pair.partition("=")[0] for part in parts(text) for pair in _pairs(part)}
+    for key, value in settings.items():
+        text = text if key in given else with_setting(text, key, value)
+    return text
+
+
+def _pairs(part: str) -> list[str]:
+    return part.partition("?")[2].split("&")
 
 
 def _without(part: str, key: str) -> str:

@@ -63,6 +63,11 @@ class Plan:
             return self.changes[name]
         return self.snapshot.jobs[name].allocation
 
+    def size(self, name: JobId) -> int:
+        """How many devices it is to compute on."""
+        held = self.has(name)
+        return 0 if held is None or held.paused else held.size
+
     def give(self, job: Job, new: Allocation) -> None:
         self._let_go(job)
         self._wake(job)
@@ -228,7 +233,11 @@ class Plan:
         for name, new in changes.items():
             if new is not None:
                 units.setdefault(new.devices, []).append((self.snapshot.jobs[name], new))
-        return units
+        if self.room.within is None:
+            return units
+        # What runs stays within limits before anything starts.
+        order = sorted(units.items(), key=lambda each: each[1][0][0].allocation is None)
+        return dict(order)
 
     def _left(
         self,
@@ -266,8 +275,12 @@ class Plan:
         return left
 
     def _held_up(self) -> bool:
-        """Whether a start was dropped that others wait behind, and not for nodes of its own."""
-        return any(not self.snapshot.jobs[name].only_on for name in self.dropped)
+        """Whether a start was dropped that others wait behind."""
+        return any(self.holds_up(self.snapshot.jobs[name]) for name in self.dropped)
+
+    def holds_up(self, job: Job) -> bool:
+        """Whether no job may overtake it: it waits for what all wait for."""
+        return not job.only_on and not self.room.is_too_many(job, job.spec.sizes[0])
 
     def _is_better_elsewhere(self, job: Job, new: Allocation) -> bool:
         """Whether a job that failed on one of these devices was given as good ones instead."""

@@ -109,7 +109,7 @@ class _Waiting:
         self._plan = Plan(snapshot, self._room)
 
     def reason(self) -> Reason:
-        if found := self._hidden() or self._cost():
+        if found := self._limit() or self._hidden() or self._cost():
             return found
         if self._fits:
             found = self._reserved() or self._not_lent() or self._reservation() or self._priority()
@@ -134,6 +134,12 @@ class _Waiting:
     def _line_of(self) -> LineOf:
         live, snapshot = self._live, self._snapshot._replace(memory=self._last)
         return live.line_of(snapshot, live.used(snapshot), self._level_of)
+
+    def _limit(self) -> Reason | None:
+        """That its user or tenant has as much as they may."""
+        if not self._live.limits:
+            return None
+        return self._live.limits.on(self._snapshot).binding(self._job, self._size)
 
     # What the decision left behind.
 

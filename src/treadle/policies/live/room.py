@@ -68,6 +68,7 @@ class Room:
         self._cores = {n.name: float(n.cores) or inf for n in snapshot.cluster.nodes}
         self.not_lent: Lends = lambda _: frozenset()
         self.quota: Callable[[Job, int], bool] = lambda *_: True
+        self.within: Callable[[Job, int], bool] | None = None  # the limits of its user and tenant
         for job in snapshot.jobs.values():
             if job.allocation is not None and asks_host(job.spec):
                 self._debit(job.spec, job.allocation.nodes(), -1.0)
@@ -97,7 +98,7 @@ class Room:
 
     def place(self, job: Job, size: int) -> tuple[Device, ...] | None:
         """So many free devices that the job may have, or None."""
-        if size > self.free.total or not self.quota(job, size):
+        if size > self.free.total or self.is_too_many(job, size) or not self.quota(job, size):
             return None
         needs, reserved = self.needs(job), self._not_for(job)
         free = self._without(self.free, reserved) if reserved else self.free
@@ -114,6 +115,10 @@ class Room:
                     return found
         return None
 
+    def is_too_many(self, job: Job, size: int) -> bool:
+        """Whether its user or tenant would have more than they may."""
+        return self.within is not None and not self.within(job, size)
+
     def most(self, job: Job) -> int:
         """How many devices the job could have if no job held any."""
         needs = self.needs(job)
@@ -125,6 +130,8 @@ class Room:
     def allows(self, job: Job, devices: Sequence[Device]) -> bool:
         """Whether the job may have exactly these, if they are free."""
         if job.allocation is None and not self.quota(job, len(devices)):
+            return False
+        if self.is_too_many(job, len(devices)):
             return False
         reserved = self._not_for(job)
         if reserved and not reserved.isdisjoint(devices):
@@ -145,7 +152,7 @@ class Room:
     def takes_back(self, job: Job, held: Allocation) -> bool:
         """Whether a paused job, which is parked no more, may go on where it was."""
         free = self.free.knows(held.devices) and self.free.holds(held.devices)
-        if not free or not self.quota(job, held.size):
+        if not free or self.is_too_many(job, held.size) or not self.quota(job, held.size):
             return False
         if not self.not_lent(job).isdisjoint(held.devices):
             return False

@@ -54,7 +54,7 @@ def read_yaml(name: str, text: str) -> Pairs:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent) and trees:
                 raise InvalidInputError(
-                    f"{name} line {_line(event)}: a second document begins; expected one job"
+                    f"{name} line {_line(event)}: a second document begins; expected one"
                 )
             if isinstance(event, yaml.NodeEvent):
                 trees.append(_Build(name, events).tree(event, 1))
