@@ -137,7 +137,7 @@ async def live_once(folder: Path, url: str, jobs: int, hook: Callable[[str], Non
     # Old lines are closed and thinned all the time, and the journal must not say less by that.
     retention.SEGMENT_LINES, retention.LIVE_LINES, retention.LOOK_EVERY_S = 20, 10, 0.02
     retention.SWEEP_AFTER_S = retention.SWEEP_EVERY_S = 0.05
-    live._retention.keeping = Keeping(logs=Keep(0.5))
+    live._retention.options = Keeping(logs=Keep(0.5))
     await journal_gives_the_same_books(live, folder)
     journal_gives_the_same_records(live)
     await live.begin()

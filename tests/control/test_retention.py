@@ -172,7 +172,7 @@ async def test_u19_a_compacted_journal_gives_the_same_records(
     await looked_at(live)
     store = live.context.store
     before = store.lines(0, limit=10_000)
-    live._retention.keeping = retention_module.keeping_of({}, logs="0.001s", records="")
+    live._retention.options = retention_module.keeping_of({}, logs="0.001s", records="")
     await asyncio.sleep(0.01)
     pruned = await live._retention.sweep()
     after = store.lines(0, limit=10_000)

@@ -23,7 +23,7 @@ import msgspec
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
 from treadle.wire.notation import duration, shown
-from treadle.wire.retention import Keep
+from treadle.wire.retention import Keep, Keeping
 from treadle.wire.yaml_tree import Items, Pairs, Text, Tree, kind_of, read_yaml
 
 EVERY_USER = "*"
@@ -85,6 +85,15 @@ class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             if getattr(found, what):
                 Keep.of(getattr(found, what), f"{name}: {what}")
         return found
+
+    def keeping(self, options: Keeping) -> Keeping:
+        """What is kept of ended jobs. options: where this says nothing."""
+        return Keeping(
+            logs=Keep.of(self.keep_logs, "keep_logs") if self.keep_logs else options.logs,
+            records=Keep.of(self.keep_records, "keep_records")
+            if self.keep_records
+            else options.records,
+        )
 
     def limits_of(self, user: str, tenant: str) -> Iterator[tuple[str, Limits]]:
         """What bounds a job, and whom each of these limits is for."""
@@ -165,6 +174,8 @@ def _value(kind: Hint, tree: Tree, where: str) -> Made:
         return _struct(kind, tree, where)
     origin: Hint = get_origin(kind)
     if origin is dict:
+        if isinstance(tree, Text) and tree.text is None:
+            return {}
         if not isinstance(tree, Pairs):
             raise _refused(where, tree, "names, each with its rules")
         of_name, of_value = get_args(kind)

@@ -50,6 +50,11 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
         {"devices": 4, "free": 1, "in_s": 300.0, "holders": ("2", "3")},
         {"devices": 1, "free": 0, "holders": ()},
     ],
+    "limit": [
+        {"who": "ann", "what": "devices", "most": 4, "asked": 2},
+        {"who": "ann", "what": "jobs", "most": 1, "asked": 1},
+        {"who": "@vision", "what": "devices", "most": 1, "asked": 2},
+    ],
     "share": [{"user": "ann", "others": ("bob",)}, {"user": "ann", "others": ("bob", "cleo")}],
     "priority": [{"count": 1, "priority": 2}, {"count": 3, "priority": 2}],
     "order": [{"first_job": "1", "asked": 4, "free": 2}],

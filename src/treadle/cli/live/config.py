@@ -6,7 +6,7 @@ import click
 
 from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.wording import plain
-from treadle.control.loop.live_policy import PolicyInCharge, belief_on
+from treadle.control.loop import PolicyInCharge, belief_on
 from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import ago

@@ -228,7 +228,7 @@ class Commands:
         if change.version not in (None, rules.view.version):
             raise ConflictError(
                 f"the configuration is version {rules.view.version} by now, set by "
-                f"{rules.view.set_by or 'nobody'}; this is a change of version {change.version}",
+                f"{rules.view.set_by or 'no user'}; this is a change of version {change.version}",
                 hint="treadle config show",
             )
         charge = context.charge

@@ -91,11 +91,16 @@ class Retention:
     ) -> None:
         """thinned_upto: called with the first line from which on the journal is whole."""
         self._context = context
-        self.keeping = keeping
+        self.options = keeping
         self._thinned_upto = thinned_upto
         self._at_work = asyncio.Lock()
         self._thread = DaemonThreads(1, "retention")
         self._whole_from = int(context.store.setting(EVENTS_PRUNED) or 0)
+
+    @property
+    def keeping(self) -> Keeping:
+        """The options of `treadle up`, and above them what the configuration says."""
+        return self._context.rules.lab.keeping(self.options)
 
     async def run(self) -> None:
         """Look after ended jobs until cancelled."""
@@ -180,7 +185,7 @@ class Retention:
     @property
     def settings(self) -> dict[str, str]:
         """As the store keeps them."""
-        return {KEEP_LOGS: str(self.keeping.logs), KEEP_RECORDS: str(self.keeping.records)}
+        return {KEEP_LOGS: str(self.options.logs), KEEP_RECORDS: str(self.options.records)}
 
     # -- measuring ------------------------------------------------------------------------------
 

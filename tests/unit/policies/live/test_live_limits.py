@@ -13,7 +13,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobSubmitted
 from treadle.core.job import JobSpec
-from treadle.core.reasons import Reason
+from treadle.core.reasons import Number, Reason
 from treadle.policies.live.limits import Limits
 from treadle.policies.live.naming import wrapped
 from treadle.policies.registry import names
@@ -58,7 +58,7 @@ def test_why_names_the_limit() -> None:
     assert sorted(action.job for action in started) == ["a0", "b0", "b1"]
     snapshot = story.scheduler.snapshot(3.0)
     reason = story.scheduler.policy.reason
-    numbers = {"who": "ann", "asked": 1, "what": "devices", "most": 1}
+    numbers: dict[str, Number] = {"who": "ann", "asked": 1, "what": "devices", "most": 1}
     assert reason(snapshot, "a1") == Reason("limit", numbers)
     numbers = {"who": "@t", "asked": 1, "what": "jobs", "most": 2}
     assert reason(snapshot, "b2") == Reason("limit", numbers)
