@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from treadle.cli.live.submit import job_request, submit
 from treadle.control.jobs import JobRecord, Person, prepare, submit_again
@@ -94,7 +95,7 @@ def test_the_command_asks_for_the_same_job(fields: dict[str, Any], folder: Path)
     second = _record(_read(again.command, secrets))
     cannot = {note.split()[0]: None for note in again.notes if "cannot say" in note}
     lost = [name for option, name in _AMOUNTS.items() if option in cannot]
-    assert replace(second, **{name: getattr(first, name) for name in lost}) == _alone(first)
+    assert structs.replace(second, **{name: getattr(first, name) for name in lost}) == _alone(first)
     for name in lost:  # Only what the notation of the command line has no text for.
         assert round(getattr(first, name), 9) != getattr(first, name) or not getattr(first, name)
     assert not any(secret in again.command for secret in secrets.values())
@@ -119,7 +120,7 @@ def test_what_cannot_be_repeated_is_noted() -> None:
         code=Code(commit="0123456789abcdef", dirty=True),
     )
     # Earlier versions took such a name.
-    again = submit_again(replace(_record(request), name="12"))
+    again = submit_again(structs.replace(_record(request), name="12"))
     assert "--grace" not in again.command
     assert "--name" not in again.command
     assert "--array 0 " in again.command
@@ -143,7 +144,7 @@ def _record(request: JobRequest) -> JobRecord:
     wanted = prepare(
         request, 7, person=ANN, cluster=cluster, profiles=Profiles(), now=0.0, wall_at=1.0
     )
-    return replace(wanted.records[0], code=None if request.code is None else request.code)
+    return structs.replace(wanted.records[0], code=None if request.code is None else request.code)
 
 
 @settings(max_examples=40)
@@ -165,7 +166,7 @@ def _alone(record: JobRecord) -> JobRecord:
     """The same member as the only one of its array."""
     if record.member is None:
         return record
-    return replace(record, array_size=1, array_limit=0, array_text=str(record.member))
+    return structs.replace(record, array_size=1, array_limit=0, array_text=str(record.member))
 
 
 def _read(command: str, secrets: dict[str, str]) -> JobRequest:

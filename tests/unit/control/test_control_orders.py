@@ -1,11 +1,11 @@
 """Orders of people: which go first, what they stop, and that they are kept."""
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.control.memory import ME, Bench, playing
 from treadle.control.jobs import JobRecord, UnwrittenCancels

@@ -6,9 +6,10 @@ kept apart.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
+from msgspec import structs
 
 from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.allocation import Pause
@@ -29,9 +30,11 @@ from treadle.store.rows import JobRow
 from treadle.wire.jobs import AttemptView, Code, FailureView, PauseView, Progress, State
 
 
-@dataclass(slots=True, kw_only=True)
-class JobRecord:
-    """One job. Only the reducer changes its fields."""
+class JobRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One job. Only the reducer changes its fields.
+
+    What is as by default is not written: another default would give older rows another meaning.
+    """
 
     id: JobId
     number: int
@@ -50,7 +53,7 @@ class JobRecord:
     workdir: str = ""
     archive: str = ""  # its code, for nodes that do not see that folder
     ranks: str = "auto"
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}  # a Struct gives each its own
     slurm: bool = False  # it is given SLURM_* variables
     secrets: tuple[str, ...] = ()  # names
     time_limit_s: float | None = None
@@ -93,7 +96,7 @@ class JobRecord:
     predicted_size: int = 0
     running: int = 0  # the attempt that runs now; 0: none
     # By order, of the newest few: the attempt that it may begin, or that carried it out.
-    launched: dict[int, int] = field(default_factory=dict)
+    launched: dict[int, int] = {}
     changes: tuple[str, ...] = ()  # what the newest attempt can change without a restart
     uses_train: bool = False  # an attempt of it spoke the protocol of treadle.train
     stall_s: float | None = None  # how long the newest attempt stood still for its last change
@@ -198,7 +201,7 @@ def records_from(fact: JobAccepted) -> list[JobRecord]:
     if not fact.members:
         return [first]
     return [
-        replace(first, id=f"{first.array}_{member}", member=member, launched={})
+        structs.replace(first, id=f"{first.array}_{member}", member=member, launched={})
         for member in fact.members
     ]
 

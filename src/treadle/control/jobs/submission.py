@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from treadle.control.jobs.elastic_command import completed
 from treadle.control.jobs.job_kinds import INDEX, likeness_of, program_of
@@ -124,7 +125,7 @@ def prepare(
         return Submission(first.id, (first,), (spec,), known, notes)
     records, specs = [], []
     for member in members.numbers:
-        record = replace(
+        record = structs.replace(
             first,
             id=f"{number}_{member}",
             member=member,
