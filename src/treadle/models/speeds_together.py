@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from treadle.core.allocation import Allocation
-from treadle.core.job import JobSpec
+from treadle.core.job import JobSpec, Profile
 from treadle.core.ports import PerformanceModel
 
 
@@ -42,3 +42,18 @@ class SpeedsTogether(ABC):
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
         """The sum of speeds relative to alone; above 1, sharing beats running in sequence."""
         return sum(self.relative(specs))
+
+
+class FactorModel(SpeedsTogether):
+    """Each other job on the same devices costs a job the same factor of its speed."""
+
+    def __init__(self, base: PerformanceModel, factor: float) -> None:
+        assert 0 < factor <= 1, f"a factor is above 0 and up to 1, not {factor}"
+        super().__init__(base)
+        self._factor = factor
+
+    def kind(self, spec: JobSpec) -> Profile:
+        return spec.profile
+
+    def relative(self, specs: Sequence[JobSpec]) -> list[float]:
+        return [self._factor ** (len(specs) - 1)] * len(specs)

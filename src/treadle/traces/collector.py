@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId, JobSpec, Profile
@@ -40,6 +41,24 @@ class Collector:
         if key not in self._shapes:
             self._shapes[key] = (size,), Profile(alone_s=alone_s, size=size, model=model)
         return self._shapes[key]
+
+    def rigid(
+        self,
+        identity: JobId,
+        size: int,
+        work: float,
+        submit_at: float,
+        *,
+        model: str = "",
+        alone_s: float = 0.0,  # seconds of one iteration, the unit of work; 0: one
+        status: str = "",
+        runs: Sequence[Ran] = (),
+        **more: Any,  # noqa: ANN401  # other fields of the job
+    ) -> None:
+        """Add a job of one size."""
+        sizes, profile = self.shape(size, model, alone_s)
+        spec = JobSpec(identity, work, sizes=sizes, profile=profile, submit_at=submit_at, **more)
+        self.add(spec, status, runs)
 
     def add(self, spec: JobSpec, status: str = "", runs: Sequence[Ran] = ()) -> None:
         """Add a job, its final status and when it ran; its id must be new."""

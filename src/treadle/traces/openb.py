@@ -1,6 +1,5 @@
 """Alibaba's openb pods (clusterdata gpu-v2023, Apache-2.0): part of a GPU becomes a whole one."""
 
-from treadle.core.job import JobSpec
 from treadle.traces.table import Row, Table
 from treadle.traces.workload import Ran, Workload
 
@@ -28,18 +27,14 @@ def read_openb(table: Table) -> Workload:
             table.skip("pods that ended when they began")
         else:
             parts += milli(row) < _WHOLE_GPU_MILLI
-            sizes, profile = table.shape(size(row))
-            table.add(
-                JobSpec(
-                    identity(row),
-                    duration_s(row),
-                    sizes=sizes,
-                    profile=profile,
-                    submit_at=submit(row),
-                    guaranteed=quality(row) != "BE",
-                ),
-                phase(row).lower(),
-                (Ran(scheduled_at(row), deleted_at(row)),) if scheduled(row) else (),
+            table.rigid(
+                identity(row),
+                size(row),
+                duration_s(row),
+                submit(row),
+                status=phase(row).lower(),
+                runs=(Ran(scheduled_at(row), deleted_at(row)),) if scheduled(row) else (),
+                guaranteed=quality(row) != "BE",
             )
     return table.workload(
         "openb",

@@ -1,6 +1,5 @@
 """Microsoft's Philly log (Jeon et al., USENIX ATC 2019, CC-BY-4.0): one job a line, or official."""
 
-from treadle.core.job import JobSpec
 from treadle.traces.table import Table
 from treadle.traces.workload import Workload
 
@@ -14,19 +13,8 @@ def read_philly(table: Table) -> Workload:
     identity, tenant = table.text("job_id", required=True), table.text("vc")
     size, submit = table.count("num_gpus"), table.moment("submit_s")
     duration, status = table.length("duration_s"), table.text("status")
-    shape, add = table.shape, table.add
+    add = table.rigid
     for row in table.rows():
-        sizes, profile = shape(size(row))
-        ended = status(row)
-        add(
-            JobSpec(
-                identity(row),
-                duration(row),
-                sizes=sizes,
-                profile=profile,
-                submit_at=submit(row),
-                tenant=tenant(row),
-            ),
-            ENDS.get(ended.lower(), ended),
-        )
+        ended = ENDS.get(status(row).lower(), status(row))
+        add(identity(row), size(row), duration(row), submit(row), tenant=tenant(row), status=ended)
     return table.workload("philly", CITE, "one iteration is one second at the asked size")

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import JobSpec
 from treadle.traces.collector import Collector
 from treadle.traces.philly import CITE, ENDS
 from treadle.traces.workload import Ran, Workload
@@ -50,21 +49,20 @@ def read_philly_log(name: str, blocks: Iterable[bytes]) -> Workload:
     first = min(run.submitted for run in runs)
     for run in runs:
         jobs.line = run.line
-        sizes, profile = jobs.shape(run.size)
-        spec = JobSpec(
-            run.identity,
-            run.duration_s,
-            sizes=sizes,
-            profile=profile,
-            submit_at=(run.submitted - first).total_seconds(),
-            tenant=run.tenant,
-            owner=run.owner,
-        )
         attempts = [
             Ran((start - first).total_seconds(), (end - first).total_seconds(), nodes)
             for start, end, nodes in sorted(run.attempts)
         ]
-        jobs.add(spec, run.status, attempts)
+        jobs.rigid(
+            run.identity,
+            run.size,
+            run.duration_s,
+            (run.submitted - first).total_seconds(),
+            status=run.status,
+            runs=attempts,
+            tenant=run.tenant,
+            owner=run.owner,
+        )
     return jobs.workload(
         "philly-log",
         CITE,

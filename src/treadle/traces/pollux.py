@@ -17,7 +17,6 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from math import ceil, exp, log
 
-from treadle.core.job import JobSpec
 from treadle.traces.table import Table
 from treadle.traces.workload import Workload
 
@@ -106,16 +105,8 @@ def read_pollux(table: Table) -> Workload:
                 f"expected one of {', '.join(APPLICATIONS)}"
             )
         iteration_s = application.iteration_s(batch(row), size(row))
-        sizes, profile = table.shape(size(row), kind(row), iteration_s)
-        table.add(
-            JobSpec(
-                identity(row),
-                application.work(batch(row)),
-                sizes=sizes,
-                profile=profile,
-                submit_at=submit(row),
-            )
-        )
+        work, submit_at = application.work(batch(row)), submit(row)
+        table.rigid(identity(row), size(row), work, submit_at, model=kind(row), alone_s=iteration_s)
     return table.workload(
         "pollux",
         "the trace has no durations: iterations to the target metric and seconds an iteration are "

@@ -39,16 +39,13 @@ def _read_seconds(
     size, submit = table.count("num_gpu"), table.moment(submitted)
     duration = table.length("duration")
     for row in table.rows():
-        sizes, profile = table.shape(size(row), model(row))
-        table.add(
-            JobSpec(
-                identity(row),
-                duration(row),
-                sizes=sizes,
-                profile=profile,
-                submit_at=submit(row),
-                deadline_at=None if deadline is None else deadline(row),
-            )
+        table.rigid(
+            identity(row),
+            size(row),
+            duration(row),
+            submit(row),
+            model=model(row),
+            deadline_at=None if deadline is None else deadline(row),
         )
 
 
@@ -111,19 +108,16 @@ def read_chronus(table: Table) -> Workload:
         if size(row) == 0:
             table.skip("jobs without GPUs")
             continue
-        sizes, profile = table.shape(size(row), model(row))
         submit_at, strict = submit(row), best_effort(row) == 0
-        table.add(
-            JobSpec(
-                identity(row),
-                duration(row),
-                sizes=sizes,
-                profile=profile,
-                submit_at=submit_at,
-                tenant=tenant(row),
-                guaranteed=strict,
-                deadline_at=submit_at + allowed(row) if strict else None,
-            )
+        table.rigid(
+            identity(row),
+            size(row),
+            duration(row),
+            submit_at,
+            model=model(row),
+            tenant=tenant(row),
+            guaranteed=strict,
+            deadline_at=submit_at + allowed(row) if strict else None,
         )
     return table.workload(
         "chronus", "times were minutes", "one iteration is one second at the asked size"
