@@ -39,6 +39,14 @@ class Reach:
             found: bytes = answer.read()
             return found
 
+    def kubectl(self, *words: str, given: object = None) -> str:
+        """As its administrator."""
+        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), *words]
+        sent = json.dumps(given) if given else ""
+        done = subprocess.run(command, input=sent, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def is_ready(self) -> bool:
         with suppress(OSError, urllib.error.URLError):
             return bool(self.get("/readyz") == b"ok")

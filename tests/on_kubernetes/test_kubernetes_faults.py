@@ -16,8 +16,9 @@ from tests.waiting import awaited
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import NodeLost
+from treadle.core.events import NodeDrained, NodeJoined, NodeLost
 from treadle.core.launch import AttemptId
+from treadle.core.machine import NodeOrder
 from treadle.engines.fleet.port import Fencing
 from treadle.testing.engine_bench import on
 
@@ -176,14 +177,46 @@ def test_an_agent_that_dies_or_hangs_ends_no_job(
     told(shared, kubernetes, story)
 
 
-def test_a_pod_that_is_deleted_loses_its_job_and_comes_again(shared: Path, kubernetes: Cluster):
+def test_a_pod_that_is_deleted_stops_its_job_and_comes_again(shared: Path, kubernetes: Cluster):
     async def story(bench: KubernetesBench) -> None:
         await bench.order(Start(0, "long", on("n1", 0)))
         await bench.started("long", 0)
         kubernetes.get(f"{PODS}/treadle-agent-n1", verb="DELETE")
         await bench.ended("long", within_s=WITHIN_S)
-        assert [(each.attempt, each.how) for each in bench.ends("long")] == [(1, How.LOST)]
+        assert [(each.attempt, each.how) for each in bench.ends("long")] == [(1, How.STOPPED)]
+        assert await awaited(lambda: lost(bench, "n1"))
         await bench.order(Start(1, "short", on("n1", 0)))
         await bench.ended("short", within_s=WITHIN_S)
 
     told(shared, kubernetes, story)
+
+
+def test_a_cordoned_node_is_drained_and_what_runs_goes_on(shared: Path, kubernetes: Cluster):
+    async def story(bench: KubernetesBench) -> None:
+        def last() -> object:
+            about = [each for each in bench.facts if isinstance(each, NodeDrained | NodeJoined)]
+            return about[-1] if about else None
+
+        async def drained() -> bool:
+            return last() == NodeDrained("n1")
+
+        async def joined() -> bool:
+            found = last()
+            return isinstance(found, NodeJoined) and found.undrained
+
+        await bench.runs("long", on("n1", 0))
+        try:
+            await asyncio.to_thread(kubernetes.kubectl, "cordon", "n1")
+            assert await awaited(drained)
+            with pytest.raises(InvalidInputError, match="cordoned"):
+                await bench.engine.order_node("n1", NodeOrder.UNDRAIN)
+        finally:
+            await asyncio.to_thread(kubernetes.kubectl, "uncordon", "n1")
+        assert await awaited(joined)
+        assert not bench.ends("long")
+
+    told(shared, kubernetes, story)
+
+
+async def lost(bench: KubernetesBench, name: str) -> bool:
+    return any(isinstance(each, NodeLost) and each.node == name for each in bench.facts)

@@ -23,7 +23,7 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
 from treadle.engines.agent.archives import Archives
-from treadle.engines.agent.found import any_runs, left_by, look
+from treadle.engines.agent.found import alive, any_runs, left_by, look
 from treadle.engines.agent.grants import finite
 from treadle.engines.agent.machine import Machine, MachineParts
 from treadle.engines.agent.node_grant import GrantDoubts, NodeGrant
@@ -82,6 +82,7 @@ class Agent:
         self._doubts = GrantDoubts(node_name)
         self.epoch = self._read_epoch()
         self.session: Session | None = None
+        self._held = ""  # why the cluster wants nothing new here
         self._announced: dict[AttemptId, messages.Wanted] = {}  # for the next `TakeCharge`
         self._taking = asyncio.Lock()
         self._sweep_at = 0.0
@@ -126,6 +127,12 @@ class Agent:
         """The cluster did not confirm this node when it was asked: a sentence why."""
         self._doubts.doubt(why)
 
+    def hold(self, why: str) -> None:
+        """Begin nothing new, because the cluster wants that; empty: it does not any more."""
+        self._held = why
+        if self.session is not None:
+            self.session.machine.gate.hold(why)
+
     async def ask(self, verb: str, asked: object) -> object:
         """Carry out what the controller asks. Raises InvalidInputError and EngineError."""
         try:
@@ -162,8 +169,7 @@ class Agent:
 
     def running(self) -> dict[JobId, int]:
         """Ranks that run here, by job."""
-        found = [look(self.folders, mark) for mark in self.folders.live()]
-        statuses = {each.job: each.status for each in found if each.alive}
+        statuses = {each.job: each.status for each in alive(self.folders)}
         return {job: 0 if status is None else len(status.codes) for job, status in statuses.items()}
 
     async def close(self) -> None:
@@ -286,6 +292,7 @@ class Agent:
                 fitted=self._fitted,
             )
         )
+        session.machine.gate.hold(self._held)
         return session
 
     def _fitted(self, launch: Launch) -> Launch:

@@ -26,6 +26,7 @@ from treadle.engines.agent import grants
 from treadle.engines.agent.agent import Agent
 from treadle.engines.agent.agent_lock import locked, open_passages
 from treadle.engines.agent.device_choice import devices_of, excluded_by, not_offered
+from treadle.engines.agent.end_of_node import stop_all
 from treadle.engines.agent.found import any_runs
 from treadle.engines.agent.messages import VERBS
 from treadle.engines.agent.node_grant import NodeGrant
@@ -235,6 +236,16 @@ class AgentHost:
         if self._lock is not None:
             self._lock.close()
         self._confirming = self._agent = self._lock = self._post = None
+
+    async def hold(self, why: str) -> None:
+        """Nothing new is to begin here; empty: it may."""
+        if self._agent is not None:
+            self._agent.hold(why)
+
+    async def stop_all(self, why: str) -> None:
+        """This node is about to go: what runs is stopped, with the time that its users gave it."""
+        if self._agent is not None:
+            await stop_all(self._agent, why)
 
     async def revoke(self) -> None:
         """Treadle leaves this node for good: what runs is killed."""

@@ -13,7 +13,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,13 +21,17 @@ LOCK = "keeper.lock"
 BEAT_EVERY_S, HUNG_BEATS = 1.0, 15
 
 
-def keep(words: Sequence[str]) -> None:
-    """Until the agent has ended by itself: `python WORD... DESCRIPTOR`."""
+def keep(words: Sequence[str], begun: Callable[[int], object] = lambda _: None) -> None:
+    """Until the agent has ended by itself: `python WORD... DESCRIPTOR`.
+
+    begun: told the process of each agent.
+    """
     while True:
         ours, theirs = os.pipe()
         command = [sys.executable, *words, str(theirs)]
         process = subprocess.Popen(command, pass_fds=(theirs,), start_new_session=True)
         os.close(theirs)
+        begun(process.pid)
         code = _watch(process, ours)
         os.close(ours)
         if code == 0:

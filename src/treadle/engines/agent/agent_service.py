@@ -108,6 +108,9 @@ class Service:
                 return (await self._run(self._host.others(post))).encode()
             case ["running"]:
                 return msgspec.json.encode(await self._run(self._host.running()))
+            case ["hold"]:
+                await self._run(self._host.hold(body.decode()))
+                return b""
             case ["revoke" | "leave" as verb]:
                 await self._run(self._host.revoke() if verb == "revoke" else self._host.close())
                 self.leave()

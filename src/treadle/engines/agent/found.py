@@ -101,6 +101,11 @@ def look(places: AttemptFolders, attempt: AttemptId) -> Found:
     return left._replace(alive=alive, ordered=places.ordered_by(*attempt))
 
 
+def alive(places: AttemptFolders) -> list[Found]:
+    """Attempts that run."""
+    return [found for mark in places.live() if (found := look(places, mark)).alive]
+
+
 def any_runs(places: AttemptFolders) -> bool:
     """Whether an attempt is alive; of a folder that is gone, none can be taken over."""
     with suppress(FileNotFoundError):

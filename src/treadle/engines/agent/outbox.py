@@ -27,16 +27,25 @@ class Outbox:
             self.overflowed = True
             self._facts.clear()
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether the controller has them all."""
+        return not self._facts
+
     def after(self, number: int) -> list[Fact]:
         """All facts behind that one; those up to it are dropped."""
-        while self._facts and self._facts[0][0] <= number:
-            self._facts.popleft()
+        self._drop(number)
         return [fact for _, fact in self._facts]
 
     async def wait(self, number: int, seconds: float) -> None:
-        """Until there are facts behind that one, for so long at most."""
+        """Until there are facts behind that one, for so long at most; the controller has that."""
+        self._drop(number)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.upto <= number:
                     self._more.clear()
                     await self._more.wait()
+
+    def _drop(self, upto: int) -> None:
+        while self._facts and self._facts[0][0] <= upto:
+            self._facts.popleft()

@@ -3,7 +3,8 @@
     python -m treadle.engines.clusters.kubernetes.agent_pod
 
 The first process keeps the agent running: supervisors and ranks are in the same container, and
-outlive it. When the pod is deleted, everything in it ends, as on a node whose power is cut.
+outlive it. When the pod is deleted or evicted, the agent stops what runs, as its users would, and
+the pod ends then, or once Kubernetes has waited for terminationGracePeriodSeconds.
 """
 
 import os
@@ -26,6 +27,7 @@ from treadle.engines.clusters.kubernetes.names import PORT, lease_of, leases
 
 ASK_WITHIN_S = 2.0  # the API server; less than the margin of fencing
 CONFLICT = 409
+END = signal.SIGUSR1  # to the agent: the pod is about to end
 POST = Path("/tmp/treadle-post.json")  # of the container, and gone with it
 
 
@@ -77,7 +79,14 @@ def agent(descriptor: int) -> None:
     host.run(host.resume(kept.read))
     beat(host, descriptor)
     keys = Path(KEYS)
-    Service(host, kept, token=(keys / "token").read_bytes()).serve(
+    service = Service(host, kept, token=(keys / "token").read_bytes())
+
+    def end(*_: object) -> None:
+        stopped = host.run(host.stop_all("its agent pod ends"))
+        stopped.add_done_callback(lambda _: service.leave())
+
+    signal.signal(END, end)
+    service.serve(
         host="0.0.0.0",  # the pod's own address; a token is asked for
         port=PORT,
         ssl_certfile=keys / "tls.crt",
@@ -90,9 +99,16 @@ def main() -> None:
     if sys.argv[1:2] == ["agent"]:
         agent(int(sys.argv[2]))
         return
+    agents: list[int] = []
+
+    def end(*_: object) -> None:
+        for process in agents:
+            os.kill(process, END)
+
+    signal.signal(END, signal.SIG_IGN)  # Of an agent that has just begun, too.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: os._exit(0))
-    keep(["-m", __spec__.name, "agent"])
+        signal.signal(number, end)
+    keep(["-m", __spec__.name, "agent"], lambda process: agents.__setitem__(slice(None), [process]))
 
 
 if __name__ == "__main__":

@@ -47,9 +47,8 @@ def offer(node: Object, template: Object, options: EngineOptions) -> Offer | Non
         return None
     if not _is_ready(node):
         return Offer(objection="Kubernetes says that it is not ready")
-    if node["spec"].get("unschedulable"):
-        name = node["metadata"]["name"]
-        return Offer(objection=f"it is cordoned; kubectl uncordon {name} ends that")
+    if is_cordoned(node):
+        return Offer(objection=cordoned(node["metadata"]["name"]))
     allocatable = node["status"].get("allocatable", {})
     gpus = int(allocatable.get(GPU, "0"))
     if SLOTS in labels:
@@ -57,6 +56,10 @@ def offer(node: Object, template: Object, options: EngineOptions) -> Offer | Non
     if gpus:
         return Offer(gpus=gpus)
     return Offer(slots=options.devices or max(1, _cores(allocatable) - 1))
+
+
+def cordoned(node: str) -> str:
+    return f"it is cordoned; kubectl uncordon {node} ends that"
 
 
 def _slots(label: str) -> Offer:
@@ -205,11 +208,17 @@ def trouble(pod: Object) -> str:
 
 
 def is_over(pod: Object) -> bool:
-    """It will never run again; its processes have ended, or are about to."""
-    return bool(
-        "deletionTimestamp" in pod["metadata"]
-        or pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
-    )
+    """It will never run again; its processes have ended."""
+    return pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
+
+
+def is_ending(pod: Object) -> bool:
+    """It was deleted or evicted; its agent stops what runs there."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def is_cordoned(node: Object) -> bool:
+    return bool(node["spec"].get("unschedulable"))
 
 
 def address_of(pod: Object) -> str:

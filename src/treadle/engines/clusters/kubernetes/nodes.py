@@ -107,6 +107,7 @@ class Member:
     agent: str = ""  # the incarnation that the controller knows
     told: bool = False  # as a member, or as one that is coming
     again: bool = False  # its agent is another one than the controller knows
+    held: str = ""  # why nothing new begins there, as its agent knows
     missed: int = 0  # beats since its lease was renewed
     unused: str = ""  # why it is not used, for people
     others: str = ""  # the state folder of another Treadle whose jobs run there
@@ -244,12 +245,16 @@ class Nodes:
         if member.missed >= self._settings.lost_beats and member.told:
             beats_s = self._settings.beat_s * member.missed
             await self._leave(member, f"its agent has not renewed its lease for {beats_s:.0f} s")
+        if agent_pods.is_ending(pod):
+            member.unused = "" if member.told else "its agent pod ends"
+            return True
         if not agent_pods.address_of(pod):
             member.unused = agent_pods.trouble(pod) or NOT_YET
             return True
-        if member.agent and not member.again:
-            return True
-        return await self._attend(member, pod)
+        if (not member.agent or member.again) and not await self._attend(member, pod):
+            return False
+        await self._hold(member)
+        return True
 
     async def _make_pod(self, member: Member) -> bool:
         node = self._nodes.objects.get(member.name)
@@ -301,7 +306,7 @@ class Nodes:
         root, name = self._settings.root, pod["metadata"]["name"]
         if not agent_pods.has_folder(pod, root):
             member.unused = (
-                f"its pod does not mount {root}; kubectl delete pod {name} ends its jobs"
+                f"its pod does not mount {root}; kubectl delete pod {name} stops its jobs"
             )
             return True
         member.unused = ""
@@ -314,7 +319,7 @@ class Nodes:
         if answer.version != spoken():
             member.unused = (
                 f"its agent is of another version of Treadle; kubectl delete pod {name} starts "
-                "one of the image as it is now, and ends its jobs"
+                "one of the image as it is now, and stops its jobs"
             )
             return False
         member.others = answer.others
@@ -323,10 +328,19 @@ class Nodes:
             return False
         member.again, member.told, member.missed = False, True, 0
         if answer.agent != member.agent:
-            member.agent = answer.agent
+            member.agent, member.held = answer.agent, ""
             address = agent_pods.address_of(pod)
             self._tell(Attended(answer.node, address, answer.machine, answer.agent))
         return True
+
+    async def _hold(self, member: Member) -> None:
+        """Nothing new begins on a node that is cordoned."""
+        node = self._nodes.objects.get(member.name)
+        cordoned = node is not None and agent_pods.is_cordoned(node)
+        wanted = agent_pods.cordoned(member.name) if cordoned else ""
+        if member.agent and wanted != member.held:
+            await self._ask(member.name, "hold", wanted.encode(), PING_WITHIN_S)
+            member.held = wanted
 
     async def _grant(self, member: Member, pod: Object) -> str:
         """The name of this joining in the lease of the node.
