@@ -265,6 +265,8 @@ class Job(NamedTuple):
 
     def service_at(self, now: float) -> float:
         """Device-seconds it has been given, now included. It never falls."""
+        if self.allocation is None:
+            return self.service_s
         return self.service_s + self.size * (now - self.observed_at)
 
     def given(

@@ -20,6 +20,8 @@ each; a job that holds nothing gains everything by its first step and is always 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop
+from operator import attrgetter
 
 import numpy as np
 
@@ -52,12 +54,13 @@ class _Scan:
         self._work = work
         self._left = devices
         self._rung = [-1] * len(ladders)  # index of the size held; -1 holds nothing
-        # Idle jobs by the service of their first step, the next to be served last.
-        self._idle = sorted(
-            (job for job in range(len(ladders)) if ladders[job].sizes),
-            key=lambda job: (work[job] / ladders[job].speeds[0] * ladders[job].sizes[0], job),
-            reverse=True,
-        )
+        # Idle jobs by the service of their first step, a heap: most of a long queue stays idle.
+        self._idle = [
+            (work[job] / ladder.speeds[0] * ladder.sizes[0], job)
+            for job, ladder in enumerate(ladders)
+            if ladder.sizes
+        ]
+        heapify(self._idle)
         # Jobs that hold devices and could use more, by length; parallel arrays of which the entries
         # from `_begin` to `_count` are in use. One that has all it can get stays, as never longer:
         # to move those behind it up would cost more than to pass it.
@@ -72,7 +75,7 @@ class _Scan:
         while self._left and (self._idle or self._begin < self._count):
             place = self._champion()
             if self._idle and self._idle_wins(place):
-                self._admit(self._idle.pop())
+                self._admit(heappop(self._idle)[1])
             else:
                 assert place is not None, "without an idle job there is one that holds devices"
                 self._climb(place)
@@ -90,8 +93,8 @@ class _Scan:
         ladders, gain_max = self._ladders, 0.0
         rows: list[tuple[float, int]] = []
         idle = self._idle
-        while self._left and idle and gain_max <= 1.0 / ladders[idle[-1]].sizes[0]:
-            job = idle.pop()
+        while self._left and idle and gain_max <= 1.0 / ladders[idle[0][1]].sizes[0]:
+            _, job = heappop(idle)
             ladder = ladders[job]
             if ladder.sizes[0] > self._left:
                 continue
@@ -125,7 +128,7 @@ class _Scan:
         """The first idle job, as the longer one, against the champion; it gains everything."""
         if place is None:
             return True
-        first_step = self._ladders[self._idle[-1]].sizes[0]
+        first_step = self._ladders[self._idle[0][1]].sizes[0]
         return bool(self._shorter[place] <= 1.0 / first_step)
 
     def _admit(self, job: int) -> None:
@@ -239,7 +242,7 @@ class Afs(Climbing):
         if self.nothing_to_do(snapshot):
             return KEEP
         active = [*snapshot.waiting(), *snapshot.holding()]
-        active.sort(key=lambda job: job.sequence)
+        active.sort(key=attrgetter("sequence"))
         work = [job.order_at(snapshot.now) for job in active]
         node = snapshot.cluster.largest_node if self._packed else 1
         ladders = [self._ladders.of(job, node) for job in active]

@@ -90,7 +90,9 @@ class Muri(Policy):
         if not snapshot.jobs:
             return KEEP
         ranked = self._ranked(snapshot)
-        buckets = self._candidates(snapshot, [_as_it_runs(job) for _, job in ranked])
+        buckets = self._candidates(snapshot, (_as_it_runs(job) for _, job in ranked))
+        candidates = {spec.id for bucket in buckets for spec in bucket}
+        ranked = [each for each in ranked if each[1].spec.id in candidates]
 
         def home(identity: JobId) -> Device | None:
             allocation = snapshot.jobs[identity].allocation
@@ -125,24 +127,26 @@ class Muri(Policy):
         remaining_s = job.order_at(now) / self._belief.alone(spec, asked)
         return round(remaining_s * asked, _DIGITS)
 
-    def _candidates(self, snapshot: Snapshot, specs: Sequence[JobSpec]) -> list[list[JobSpec]]:
+    def _candidates(self, snapshot: Snapshot, specs: Iterable[JobSpec]) -> list[list[JobSpec]]:
         """By size, in order of appearance: a group's worth of jobs for each place that is left."""
-        waiting: dict[int, list[JobSpec]] = {}
-        for spec in specs:
-            waiting.setdefault(spec.asked, []).append(spec)
-        taken = dict.fromkeys(waiting, 0)
-        position = dict.fromkeys(waiting, 0)
-        free = snapshot.emptied()
+        found: dict[int, list[JobSpec]] = {}
+        most: dict[int, int] = {}
+        free, wanted = snapshot.emptied(), 0  # so many jobs more for the places that were taken
         for spec in specs:
             size = spec.asked
-            devices = None
-            if position[size] >= taken[size]:
-                devices = self._placement.place(free, size)
-            position[size] += 1
-            if devices is not None:
+            mine = found.setdefault(size, [])
+            if len(mine) == most.get(size, 0):
+                devices = self._placement.place(free, size) if free.total else None
+                if devices is None:
+                    continue
                 free.take(devices)
-                taken[size] = min(taken[size] + self._grouping.largest, len(waiting[size]))
-        return [waiting[size][: taken[size]] for size in waiting if taken[size]]
+                most[size] = len(mine) + self._grouping.largest
+                wanted += self._grouping.largest
+            mine.append(spec)
+            wanted -= 1
+            if not wanted and not free.total:
+                break
+        return [mine for mine in found.values() if mine]
 
     def _pack(
         self, snapshot: Snapshot, groups: Iterable[Group], values: dict[JobId, float]

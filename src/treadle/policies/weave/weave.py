@@ -137,15 +137,6 @@ class Weave(Sharing):
             return job.service_at(now)
         return job.remaining_at(now) / self.curves.of(job.spec).unit
 
-    def _to_gain(self, job: Job, now: float) -> float:
-        """The work that a restart of a running job is weighed against.
-
-        It is what is left, but no more than the job did since it was last changed: one that was
-        changed a moment ago is as likely to be changed again in another.
-        """
-        since_s = max(now - job.begun_at, 2.0 * self.restart_s(job))
-        return min(self.left(job, now), since_s * job.size)
-
     def restart_s(self, job: Job) -> float:
         return restart_s(job.spec, self._levers.restart_s)
 
@@ -291,20 +282,23 @@ class Weave(Sharing):
         self._folding.begin(forget=self._shared.refresh(smallest_device_gib(snapshot.cluster)))
         found = []
         for number, (value, waits, _, job) in enumerate(rows):
-            curve = self.curves.of(job.spec, most)
-            worth = worths.of(value) * self._haste(job, now, curve)
+            curve, worth = self.curves.of(job.spec, most), worths.of(value)
+            if job.spec.deadline_at is not None:
+                worth *= self._haste(job, job.spec.deadline_at, now, curve)
             one = Candidate(job, curve, worth, self._shared.kind(job.spec), 1 << number)
             if not waits:
-                restart, resize = self.restart_s(job), resize_s(job.spec, self._levers.restart_s)
-                one.runs(self._to_gain(job, now), restart, resize)
+                # What is left, but no more than it did since it was last changed: a job that was
+                # changed a moment ago is as likely to be changed again in another.
+                restart = self.restart_s(job)
+                done = max(now - job.begun_at, 2.0 * restart) * one.held
+                left = job.remaining_at(now) / curve.unit if self.known else job.service_at(now)
+                resize = resize_s(job.spec, self._levers.restart_s)
+                one.runs(min(left, done), restart, resize)
             found.append(one)
         return found
 
-    def _haste(self, job: Job, now: float, curve: Curve) -> float:
+    def _haste(self, job: Job, deadline_at: float, now: float, curve: Curve) -> float:
         """What its deadline makes of a job's worth, as a factor."""
-        deadline_at = job.spec.deadline_at
-        if deadline_at is None or not self._levers.deadline:
-            return 1.0
         if self.known:
             left_s = job.remaining_at(now) / (max(curve.rates.values()) * curve.unit)
         else:
