@@ -8,13 +8,15 @@ from tests.engines.fleet_world import GONE_AFTER_S, InProcessLink
 
 from treadle.core.actions import Start
 from treadle.core.attempt import How
+from treadle.core.cluster import Node
 from treadle.core.events import AttemptEnded, JobStarted, NodeLost
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent import Agent
-from treadle.engines.fleet.machines import Machines
+from treadle.engines.fleet.machines import Machines, NoLink
+from treadle.engines.fleet.port import Joined
 from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG
 from treadle.testing.engine_bench import row
@@ -261,16 +263,21 @@ async def test_the_machine_of_a_lost_part_is_known_to_the_controller_after_next(
     await is_over_when_its_agent_answers(bench)
 
 
+def member(name: str, machine: str) -> Joined:
+    return Joined(Node(name, 1), "127.0.0.1", NoLink(), machine)
+
+
 def test_what_was_written_down_of_machines_is_believed_of_the_controller_before_alone(tmp_path):
     path = tmp_path / "machines.json"
     first = Machines(path)
     first.take_over(7)
-    first.settle({"n1": "a", "n2": "b"}, lost=())
-    first.joined("n1", "c", beside=True)
+    first.settle([member("n1", "a"), member("n2", "b")], lost=())
+    first.joined(member("n1", "c"), beside=True)
     second = Machines(path)
     second.take_over(8)
     assert second.known() == {"n2": "b"}, "parts on n1 may be on one machine or the other"
-    second.joined("n1", "c", beside=False)
+    assert [each.node.name for each in second.away(())] == ["n2"]
+    second.joined(member("n1", "c"), beside=False)
     later = Machines(path)
     later.take_over(10)
     assert later.known() == {}, "controller 9 may have used other machines"

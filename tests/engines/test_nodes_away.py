@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from tests.engines.fleet_story import FleetStory, telling
 from tests.engines.fleet_world import GONE_AFTER_S
-from tests.engines.test_fleet_nodes import ONE, both_run, launches
+from tests.engines.test_fleet_nodes import ONE, WIDE, both_run, launches
+from tests.engines.test_lost_parts import ends_when_its_lease_has_run_out, take_name
 
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
@@ -14,6 +15,7 @@ from treadle.core.events import AttemptEnded, DeviceOpened, NodeJoined, NodeLost
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeOrder
+from treadle.engines.fleet.membership import NOT_THERE
 from treadle.engines.fleet.port import Fencing
 from treadle.testing.engine_bench import row
 
@@ -121,3 +123,96 @@ async def test_a_controller_with_a_shorter_failover_waits_out_the_longer_one(
     await bench.ended("one", 0)
     assert asyncio.get_running_loop().time() - cut_at >= GONE_AFTER_S - 0.1
     assert bench.runs_on("one") == set()
+
+
+async def restarted(bench: FleetStory, *phases: Phase) -> None:
+    """n1 is cut off, and another controller takes over. phases: of its rows."""
+    bench.world.cut("n1")
+    engine = await bench.crash()
+    rows = [
+        row("one", phases[0], ONE),
+        row("wide", phases[1], WIDE, action=1, attempt=1),
+    ]
+    nodes = {AttemptId("one", 1): ["n1"], AttemptId("wide", 1): ["n0", "n2"]}
+    await engine.adopt(rows, list(nodes), nodes=nodes)
+
+
+@telling()
+async def test_what_runs_on_a_node_that_is_away_goes_on_under_the_next_controller(
+    bench: FleetStory,
+) -> None:
+    await both_run(bench)
+    before = launches(bench)
+    await restarted(bench, Phase.RUNNING, Phase.RUNNING)
+    view = {each.name: each for each in bench.engine.view()}
+    assert (view["n1"].health, set(view["n1"].stuck)) == ("silent", {"one"})
+    bench.world.mend("n1")
+    await bench.until(lambda: bench.count(DeviceOpened, ""))
+    assert (bench.runs_on("one"), bench.runs_on("wide")) == ({"n1"}, {"n0", "n2"})
+    assert launches(bench) == before
+    told = {type(fact) for fact in bench.jobs.facts}
+    assert not {NodeLost, NodeJoined, AttemptEnded} & told
+    await bench.order(Stop(2, "one"))
+    end = await bench.ended("one", 2)
+    assert (end.attempt, end.how) == (1, How.STOPPED)
+
+
+@telling()
+async def test_an_end_on_a_node_that_is_away_is_believed_by_the_next_controller(
+    bench: FleetStory,
+) -> None:
+    release = bench.root / "release"
+    bench.job("one", "sh", "-c", f"while test ! -e {release}; do sleep 0.01; done; exit 7")
+    await bench.order(Start(0, "one", ONE))
+    await bench.started("one", 0)
+    bench.world.cut("n1")
+    engine = await bench.crash()
+    one = AttemptId("one", 1)
+    await engine.adopt([row("one", Phase.RUNNING, ONE)], [one], nodes={one: ["n1"]})
+    release.touch()
+    await bench.until(lambda: not bench.runs_on("one"))
+    assert bench.count(AttemptEnded, "one") == 0
+    bench.world.mend("n1")
+    end = await bench.ended("one", 0)
+    assert (end.attempt, end.how, end.code) == (1, How.EXITED, 7)
+
+
+@telling()
+async def test_a_job_that_was_being_started_on_a_node_that_is_away_is_not_waited_for(
+    bench: FleetStory,
+) -> None:
+    """An attempt before may run there: it is stopped when the node is back."""
+    await both_run(bench)
+    await restarted(bench, Phase.STARTING, Phase.RUNNING)
+    bench.world.mend("n1")
+    end = await bench.ended("one", 0)
+    assert (end.how, end.node_lost) == (How.LOST, True)
+    assert bench.runs_on("one") == set()
+
+
+@telling()
+async def test_a_node_that_stays_away_is_given_up_by_the_controller_after_next(
+    bench: FleetStory,
+) -> None:
+    await both_run(bench)
+    await restarted(bench, Phase.RUNNING, Phase.RUNNING)
+    await restarted(bench, Phase.RUNNING, Phase.RUNNING)
+    end = await bench.ended("one", 0)
+    assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+    assert bench.runs_on("one") == set()
+    assert [node.name for node in bench.engine.nodes()] == ["n0", "n2"]
+    assert len([fact for fact in bench.jobs.facts if fact == NodeLost("n1", NOT_THERE)]) == 1
+    await restarted(bench, Phase.WAITING, Phase.RUNNING)
+    assert [node.name for node in bench.engine.nodes()] == ["n0", "n2"]
+
+
+@telling()
+async def test_another_machine_with_the_name_of_a_node_that_is_away_has_none_of_its_jobs(
+    bench: FleetStory,
+) -> None:
+    await both_run(bench)
+    cut_at = asyncio.get_running_loop().time()
+    await restarted(bench, Phase.RUNNING, Phase.RUNNING)
+    before = take_name(bench, "n1")
+    bench.world.tell(bench.world.joined("n1"))
+    await ends_when_its_lease_has_run_out(bench, before, cut_at)

@@ -8,9 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import httpx2
 import msgspec
@@ -23,6 +24,7 @@ from treadle.engines.clusters.ray.agent_process import AGENT, MEMBER, YES, Agent
 from treadle.engines.node import processes
 
 WITHIN_S = 60.0
+T = TypeVar("T")
 # Has an agent, says so, and waits for ever, as an actor does.
 BEGINS = """
 import sys, threading
@@ -41,7 +43,6 @@ class Actor:
         self.post = post(root)
         self.folder = self.post.folder
         self.folder.mkdir(parents=True)
-        self.agent = AgentProcess(self.folder)
         self._door = listening(self.folder, MEMBER)
         threading.Thread(target=self._answer, daemon=True).start()
 
@@ -57,9 +58,26 @@ class Actor:
             self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
+    def begin(self) -> None:
+        self._asked(lambda agent: asyncio.to_thread(agent.begin))
+
+    def end(self) -> None:
+        self._asked(AgentProcess.end)
+
     def attend(self) -> Attending:
-        answer = asyncio.run(self.agent.ask("attend", msgspec.json.encode(self.post)))
+        document = msgspec.json.encode(self.post)
+        answer = self._asked(lambda agent: agent.ask("attend", document))
         return msgspec.json.decode(answer, type=Attending)
+
+    def _asked(self, ask: Callable[[AgentProcess], Awaitable[T]]) -> T:
+        async def whole() -> T:
+            agent = AgentProcess(self.folder)
+            try:
+                return await ask(agent)
+            finally:
+                await agent.close()
+
+        return asyncio.run(whole())
 
     def pid(self) -> int:
         """Of the process that listens now."""
@@ -76,7 +94,7 @@ def actor(tmp_path: Path) -> Iterator[Actor]:
     made = Actor(tmp_path)
     yield made
     if made.folder.exists():
-        asyncio.run(made.agent.end())
+        made.end()
     made.silence()
 
 
@@ -102,7 +120,7 @@ def test_an_agent_outlives_who_started_it_and_is_found_again(actor: Actor) -> No
     os.killpg(starter.pid, signal.SIGKILL)  # With all that is left of its group.
     starter.wait()
     starter.stdout.close()
-    actor.agent.begin()
+    actor.begin()
     assert actor.attend().agent == first.agent
     assert actor.pid() == process
 
@@ -110,7 +128,7 @@ def test_an_agent_outlives_who_started_it_and_is_found_again(actor: Actor) -> No
 def test_an_agent_that_died_is_started_again_and_goes_on_with_what_it_was_told(
     actor: Actor,
 ) -> None:
-    actor.agent.begin()
+    actor.begin()
     first, process = actor.attend(), actor.pid()
     os.kill(process, signal.SIGKILL)
     until(lambda: actor.pid() != process)
@@ -121,7 +139,7 @@ def test_an_agent_that_died_is_started_again_and_goes_on_with_what_it_was_told(
 
 
 def test_an_agent_that_hangs_is_killed_and_started_again(actor: Actor) -> None:
-    actor.agent.begin()
+    actor.begin()
     actor.attend()
     process = actor.pid()
     os.kill(process, signal.SIGSTOP)
@@ -130,17 +148,17 @@ def test_an_agent_that_hangs_is_killed_and_started_again(actor: Actor) -> None:
 
 
 def test_no_agent_is_left_when_its_keeper_dies(actor: Actor) -> None:
-    actor.agent.begin()
+    actor.begin()
     process = actor.pid()
     os.kill(process, signal.SIGSTOP)
     os.kill(actor.keeper(), signal.SIGKILL)
     until(lambda: processes.start_of(process) is None)
-    actor.agent.begin()
+    actor.begin()
     assert actor.attend().error == ""
 
 
 def test_only_one_agent_is_kept_in_a_folder(actor: Actor) -> None:
-    racing = [threading.Thread(target=AgentProcess(actor.folder).begin) for _ in range(3)]
+    racing = [threading.Thread(target=actor.begin) for _ in range(3)]
     for each in racing:
         each.start()
     for each in racing:
@@ -151,23 +169,23 @@ def test_only_one_agent_is_kept_in_a_folder(actor: Actor) -> None:
 
 
 def test_an_agent_ends_when_it_is_told_to(actor: Actor) -> None:
-    actor.agent.begin()
+    actor.begin()
     actor.attend()
     process, keeper = actor.pid(), actor.keeper()
-    asyncio.run(actor.agent.end())
+    actor.end()
     assert processes.start_of(process) is None
     until(lambda: processes.start_of(keeper) is None)  # It has given its lock back.
 
 
 def test_an_agent_whose_folder_was_deleted_ends(actor: Actor) -> None:
-    actor.agent.begin()
+    actor.begin()
     process = actor.pid()
     shutil.rmtree(actor.folder)
     until(lambda: processes.start_of(process) is None)
 
 
 def test_who_may_not_write_in_the_folder_is_not_let_in(actor: Actor) -> None:
-    actor.agent.begin()
+    actor.begin()
     modes = [(actor.folder / name).stat().st_mode & 0o777 for name in (AGENT, MEMBER)]
     assert modes == [0o600, 0o600]
 

@@ -78,13 +78,19 @@ def is_kept(folder: Path) -> bool:
     return False
 
 
+def be_nice_no_more() -> None:
+    """Ray starts its workers with a niceness of 15; root can undo it, for each thread."""
+    with suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):  # noqa: PTH208
+            os.setpriority(os.PRIO_PROCESS, int(thread), 0)
+
+
 def main() -> None:
     folder, module = sys.argv[1:]
     if os.fork():
         os._exit(0)  # Ray kills the children that an actor leaves, and these are none.
     os.setsid()
-    with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, 0)  # Ray starts its workers with 15.
+    be_nice_no_more()
     with _keeping(Path(folder)) as alone:
         if alone:
             keep(["-m", module, folder])

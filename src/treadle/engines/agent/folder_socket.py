@@ -2,8 +2,6 @@
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 BACKLOG = 128
@@ -11,35 +9,36 @@ BACKLOG = 128
 
 def listening(folder: Path, name: str) -> socket.socket:
     """The socket of that name, in place of any before. Raises OSError."""
-    made = socket.socket(socket.AF_UNIX)
-    with within(folder) as short:
-        draft = Path(f"{short}/{name}.{os.getpid()}")
-        draft.unlink(missing_ok=True)
-        made.bind(str(draft))
-        draft.chmod(0o600)  # Before it listens.
-        made.listen(BACKLOG)
-        draft.replace(f"{short}/{name}")
+    made, there = socket.socket(socket.AF_UNIX), opened(folder)
+    draft = Path(within(there, f"{name}.{os.getpid()}"))
+    draft.unlink(missing_ok=True)
+    made.bind(str(draft))
+    draft.chmod(0o600)  # Before it listens.
+    made.listen(BACKLOG)
+    draft.replace(within(there, name))
+    os.close(there)
     return made
 
 
 def connected(folder: Path, name: str, *, within_s: float) -> socket.socket:
     """Raises OSError if none listens."""
-    made = socket.socket(socket.AF_UNIX)
+    made, there = socket.socket(socket.AF_UNIX), opened(folder)
     made.settimeout(within_s)
     try:
-        with within(folder) as short:
-            made.connect(f"{short}/{name}")
+        made.connect(within(there, name))
     except OSError:
         made.close()
         raise
+    finally:
+        os.close(there)
     return made
 
 
-@contextmanager
-def within(folder: Path) -> Iterator[str]:
-    """A short path to the folder: that of a socket has 107 bytes."""
-    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{opened}"
-    finally:
-        os.close(opened)
+def opened(folder: Path) -> int:
+    """A descriptor of the folder. Raises OSError."""
+    return os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def within(folder: int, name: str) -> str:
+    """A short path to a file in that folder: that of a socket has 107 bytes."""
+    return f"/proc/self/fd/{folder}/{name}"

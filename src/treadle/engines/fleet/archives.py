@@ -60,7 +60,8 @@ class Archives:
 
     async def pack(self, workdir: str, user: User | None) -> JobFiles:
         """Pack a folder that some node does not see. Raises InvalidInputError if none sees it."""
-        seeing = await self._seeing(workdir)
+        said = await self._said(workdir)
+        seeing = [name for name, sees in said.items() if sees]
         if len(seeing) == len(self._clients):
             return JobFiles()
         try:
@@ -68,8 +69,10 @@ class Archives:
                 name = await asyncio.to_thread(packed, workdir, self._folder, user=user)
         except (ArchiveError, OSError) as error:
             why = f"{workdir} cannot be sent to nodes that do not see it: {error}"
-            if not seeing:
+            if not seeing and None not in said.values():
                 raise InvalidInputError(why) from None
+            if not seeing:  # Not all nodes answer now; it is asked again when it is launched.
+                return JobFiles()
             return JobFiles(note=f"it runs on {listed(seeing, NAMED_MAX)} alone: {why}")
         return JobFiles(archive=name)
 
@@ -153,19 +156,23 @@ class Archives:
 
     async def _seeing(self, workdir: str) -> list[str]:
         """The nodes that see a folder; one that does not say so does not."""
+        return [name for name, sees in (await self._said(workdir)).items() if sees]
+
+    async def _said(self, workdir: str) -> dict[str, bool | None]:
+        """Whether nodes see a folder; None: it does not say."""
 
         def asked(session: str) -> Archive:
             return Archive(session=session, path=workdir)
 
-        async def sees(client: "NodeClient") -> bool:
+        async def sees(client: "NodeClient") -> bool | None:
             with suppress(EngineError):
                 found = client.within_session("archive", asked, ArchiveTaken, LOOK_WITHIN_S)
                 return (await found).sees
-            return False
+            return None
 
         names = list(self._clients)
         seen = await asyncio.gather(*(sees(self._clients[name]) for name in names))
-        return [name for name, there in zip(names, seen, strict=True) if there]
+        return dict(zip(names, seen, strict=True))
 
 
 async def _while(wanted: Callable[[], bool], work: Coroutine[None, None, str]) -> str:

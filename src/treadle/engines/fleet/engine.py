@@ -83,7 +83,10 @@ class FleetEngine:
         """address: of the cluster, for people."""
         self._context, self._controls, self._clock = context, context.controls, context.clock
         self._fleet, self.address = fleet, address
-        self._nodes = Membership(self, fleet.members(), self._tell)
+        self._machines = Machines(context.root / "machines.json")
+        there = fleet.members()
+        away = self._machines.away([each.node.name for each in there])
+        self._nodes = Membership(self, (*there, *away), self._tell)
         self.members, self.ever = self._nodes.members, self._nodes.ever
         self.clients = self._nodes.clients
         self.courses: dict[JobId, Course] = {}
@@ -98,7 +101,6 @@ class FleetEngine:
         self._begun: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.silent = SilentNodes(self.clients, self.members, self._closed, self._tell)
-        self._machines = Machines(context.root / "machines.json")
         self.lost = LostParts(self, fleet.fencing, self._machines)
         self.outputs = FleetOutput(self.clients, context.clock, self._running, self._owes)
         self.folders = SharedFolders(self.clients)
@@ -222,11 +224,13 @@ class FleetEngine:
             self._nodes.wait_for(client, survey, silent[client.name])
         gone = {change.name for change in later if isinstance(change, Left)}
         members = [each for name, each in self.members.items() if name not in gone]
-        there = takeover.Members.of(members, self._machines.known())
+        missing = self._nodes.missing()
+        there = takeover.Members.of(members, self._machines.known(), missing)
         plan = takeover.plan(before, found, there, self._ask_for_row)
         self.courses, self._unseen = plan.courses, plan.attempts
         lost = takeover.lost_before(self.courses.values())
-        self._machines.settle(there.machines, lost)
+        self._machines.settle(members, lost)
+        self._nodes.miss(self._fleet.coming())
         for change in later:
             self._nodes.on_change(change)
         for order in plan.owed:
@@ -344,6 +348,7 @@ class FleetEngine:
 
     def forget(self, node: str) -> None:
         """It left: what its agent said is old."""
+        self._machines.left(node)
         self._views.forget(node)
         self._sightings.pop(node, None)
 

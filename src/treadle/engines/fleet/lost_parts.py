@@ -34,7 +34,7 @@ from treadle.core.job import JobId
 from treadle.engines.agent import grants, messages
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
-from treadle.engines.fleet.port import Fencing
+from treadle.engines.fleet.port import Fencing, Joined
 
 if TYPE_CHECKING:
     from treadle.engines.fleet.engine import FleetEngine
@@ -71,11 +71,11 @@ class LostParts:
         for node in nodes:
             self._watch(node)
 
-    def joined(self, client: NodeClient) -> None:
+    def joined(self, member: Joined) -> None:
         """It is a member: from now on its agent is asked, if the parts were on its machine."""
-        node = client.name
-        self._machines.joined(node, client.machine, beside=bool(self._lost_on(node)))
-        self._stop_clock(Place(node, client.machine))
+        node = member.node.name
+        self._machines.joined(member, beside=bool(self._lost_on(node)))
+        self._stop_clock(Place(node, member.machine))
         self._not_here = {each for each in self._not_here if each[0] != node}
         self._watch(node)
 
@@ -184,6 +184,5 @@ class LostParts:
             self._not_here.discard((node, job))
             if (course := self._engine.courses.get(job)) is not None:
                 self._engine.do(course, course.fence(node))
-        client = self._engine.clients.get(node)
-        if jobs and client is not None:
-            self._machines.joined(node, client.machine, beside=bool(self._lost_on(node)))
+        if jobs and (member := self._engine.members.get(node)) is not None:
+            self._machines.joined(member, beside=bool(self._lost_on(node)))

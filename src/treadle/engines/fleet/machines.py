@@ -6,21 +6,41 @@ knows the nodes of attempts by name alone. So the names are written down with th
 a machine is used. A controller that finds nothing, because it has another folder or another one was
 in charge in between, knows of no machine, and waits until the grants have run out.
 
+It also has what the nodes are: one that is away when a controller takes over is kept with its jobs.
+
 The file also has how long jobs on each node may go on without contact (grants.py). It is written
 before agents are given a longer time, and after they said that they have a shorter one.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from treadle.core.cluster import Node
 from treadle.engines.agent import grants
+from treadle.engines.agent.agent_errors import LinkLostError
+from treadle.engines.agent.wire import WireLink
+from treadle.engines.fleet.port import Joined
 from treadle.files import replace
 
 logger = logging.getLogger("treadle")
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A node that was a member, and was not given up."""
+
+    node: Node
+    address: str
+
+
+class NoLink(WireLink):
+    """To a node that is away since before the controller began."""
+
+    async def call(self, verb: str, document: bytes) -> bytes:  # noqa: ARG002
+        raise LinkLostError("the node is away")
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -29,6 +49,7 @@ class Kept(msgspec.Struct, frozen=True):
     epoch: int  # of the controller that wrote it
     machines: dict[str, tuple[str, ...]]  # by node: on which parts of attempts may be
     failover_s: dict[str, float | None] = {}  # by node; None: for ever
+    nodes: dict[str, Known] = {}
 
 
 class Machines:
@@ -39,6 +60,8 @@ class Machines:
         self._epoch = 0
         self._of: dict[str, tuple[str, ...]] = {}
         kept = self._read()
+        self._nodes = {} if kept is None else dict(kept.nodes)
+        self._before = {} if kept is None else kept.machines
         known = {} if kept is None else kept.failover_s
         self._failover_s = {node: grants.limit(each) for node, each in known.items()}
 
@@ -48,6 +71,20 @@ class Machines:
             self._epoch, self._of = kept.epoch, kept.machines
             known = self._failover_s.items()
             self._failover_s = {node: max(each, failover_s) for node, each in known}
+            self._write()
+
+    def away(self, members: Collection[str]) -> list[Joined]:
+        """Nodes that the controller before had, and that are no members now."""
+        found = []
+        for name, known in self._nodes.items():
+            machines = self._before.get(name, ())
+            if name not in members and len(machines) == 1 and all(machines):
+                found.append(Joined(known.node, known.address, NoLink(), machines[0]))
+        return found
+
+    def left(self, node: str) -> None:
+        """It was given up."""
+        if self._nodes.pop(node, None) is not None:
             self._write()
 
     def failover_s(self, node: str, own: float) -> float:
@@ -76,21 +113,24 @@ class Machines:
         """The machine of each node, if only one has had its name."""
         return {node: machines[0] for node, machines in self._of.items() if len(machines) == 1}
 
-    def settle(self, members: Mapping[str, str], lost: Collection[str]) -> None:
-        """members: the machines of all nodes. lost: nodes that have parts which were lost."""
-        if not any(members.values()) and not self._of:
+    def settle(self, members: Collection[Joined], lost: Collection[str]) -> None:
+        """lost: nodes that have parts which were lost."""
+        if not any(each.machine for each in members) and not self._of:
             return  # They cannot be others.
         kept = {node: machines for node, machines in self._of.items() if node in lost}
-        for node, machine in members.items():
-            kept[node] = _with(kept.get(node, () if node not in lost else ("",)), machine)
+        for name, machine in ((each.node.name, each.machine) for each in members):
+            kept[name] = _with(kept.get(name, () if name not in lost else ("",)), machine)
         self._of = kept
+        self._nodes = {each.node.name: Known(each.node, each.address) for each in members}
         self._write()
 
-    def joined(self, node: str, machine: str, *, beside: bool) -> None:
+    def joined(self, member: Joined, *, beside: bool) -> None:
         """beside: parts that were lost may be on machines that had the name before."""
-        now = _with(self._of.get(node, ("",)) if beside else (), machine)
-        if now != self._of.get(node):
-            self._of[node] = now
+        name = member.node.name
+        now = _with(self._of.get(name, ("",)) if beside else (), member.machine)
+        known = Known(member.node, member.address)
+        if (now, known) != (self._of.get(name), self._nodes.get(name)):
+            self._of[name], self._nodes[name] = now, known
             self._write()
 
     def _read(self) -> Kept | None:
@@ -100,7 +140,7 @@ class Machines:
 
     def _write(self) -> None:
         failover_s = {node: grants.finite(each) for node, each in self._failover_s.items()}
-        document = msgspec.json.encode(Kept(self._epoch, self._of, failover_s))
+        document = msgspec.json.encode(Kept(self._epoch, self._of, failover_s, self._nodes))
         try:
             replace(self._path, document, mode=0o600)
         except OSError:

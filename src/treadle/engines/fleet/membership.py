@@ -7,13 +7,14 @@ made at once.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from treadle.core.cluster import Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import Event, NodeJoined, NodeLost
 from treadle.engines.agent import messages
+from treadle.engines.fleet.machines import NoLink
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Joined, Left
 from treadle.engines.fleet.survey import says_at_last
@@ -21,6 +22,7 @@ from treadle.engines.fleet.survey import says_at_last
 if TYPE_CHECKING:
     from treadle.engines.fleet.engine import FleetEngine
 
+NOT_THERE = "it has had no contact since before the controller began"
 ANOTHER_MACHINE = "another machine has its name, or it was started again"
 
 Change = Joined | Left
@@ -51,7 +53,21 @@ class Membership:
             self._note_early(change)
         for name, member in self.members.items():
             self.clients[name] = NodeClient(member, self._engine)
-        return list(self.clients.values()), self.changes
+        there = [client for name, client in self.clients.items() if name not in self.missing()]
+        return there, self.changes
+
+    def missing(self) -> set[str]:
+        """Nodes of the controller before that are away since then."""
+        return {name for name, each in self.members.items() if isinstance(each.link, NoLink)}
+
+    def miss(self, coming: Collection[str]) -> None:
+        """They are away, with the jobs that may go on there. coming: that may say so soon."""
+        for name in self.missing():
+            if name in coming:  # It is a member, and no clock runs.
+                self.coming.add(name)
+                self._part(name, NOT_THERE)
+            else:
+                self._leave(Left(name, NOT_THERE))
 
     def settle(self) -> list[Change]:
         """The changes that came meanwhile; from now on they are made at once."""
@@ -125,7 +141,7 @@ class Membership:
         self.coming.discard(name)
         before = self.clients.pop(name, None)
         client = self.clients[name] = NodeClient(joined, self._engine)
-        self._engine.lost.joined(client)
+        self._engine.lost.joined(joined)
         self._engine.keep(self._welcome(client, before, None if known else joined.node))
 
     async def _welcome(
@@ -150,12 +166,14 @@ class Membership:
         if (member := self.members.get(name)) is None:
             return
         self._engine.lost.away(name, member.machine)
+        self._part(name, left.why)
+
+    def _part(self, name: str, why: str) -> None:
         if not self._engine.has_parts_on(name):
-            self.lose(name, left.why)
+            self.lose(name, why)
             return
-        logger.warning("node %s left, and its jobs may go on there: %s", name, left.why)
-        self.away[name] = left.why
-        self.clients[name].away = left.why
+        logger.warning("node %s left, and its jobs may go on there: %s", name, why)
+        self.away[name] = self.clients[name].away = why
         self._engine.silent.close(name)
 
     def forget(self, name: str) -> None:

@@ -97,7 +97,7 @@ class SilentNodes:
         away = {name: each.silence() for name, each in self._clients.items() if each.is_slow}
         for name in away:
             if self._clients[name].away:
-                away[name] += f": {_until(name, closing_in_s[name])}"
+                away[name] += f": {_until(name, closing_in_s.get(name, inf))}"
         away |= {name: each.unconfirmed() for name, each in self._clients.items() if each.doubt}
         found = {}
         for course in courses if away else ():

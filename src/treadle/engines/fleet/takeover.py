@@ -15,7 +15,7 @@ job is launched, whatever the job's row says.
 
 An attempt that was ordered on a node that is gone, or whose name another machine has now, may run
 there. Nothing of its job is launched, and no end of it is told, before the opposite is proven
-(lost_parts.py).
+(lost_parts.py). If it ran there when that was known last, and the node is only away, it goes on.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -67,12 +67,19 @@ class Members(NamedTuple):
     machines: Mapping[str, str] = MappingProxyType({})  # that have their names now
     # The machine that each node had before, also if it is away; none: not known.
     before: Mapping[str, str] = MappingProxyType({})
+    away: Collection[str] = ()  # of these nodes: those that have no contact now
 
     @classmethod
-    def of(cls, joined: Iterable[Joined], before: Mapping[str, str]) -> "Members":
+    def of(
+        cls, joined: Iterable[Joined], before: Mapping[str, str], away: Collection[str] = ()
+    ) -> "Members":
         found = {each.node.name: each for each in joined}
         addresses = {name: each.address for name, each in found.items()}
-        return cls(addresses, {name: each.machine for name, each in found.items()}, before)
+        machines = {name: each.machine for name, each in found.items()}
+        return cls(addresses, machines, before, away)
+
+    def there(self) -> set[str]:
+        return {*self.addresses} - {*self.away}
 
     def is_another(self, node: str) -> bool:
         """Whether attempts that were ordered on that node may be on another machine.
@@ -191,7 +198,7 @@ class _Case:
         if self.strays:
             return self._carry_out(newest, seen, unseen)
         parts = parts_of(job.allocation)
-        lost = set(parts) - set(self.members.addresses) | (set(parts) & unseen)
+        lost = set(parts) - self.members.there() | (set(parts) & unseen)
         if unseen - lost:  # An older attempt may run on a node that is gone.
             return self._carry_out(newest, seen, unseen)
         is_current = all(e.action == job.action and not e.never_was for e in seen.values())
@@ -210,7 +217,15 @@ class _Case:
         mine = [attempt for attempt in self.mine if attempt.number >= since]
         nodes = {node for attempt in mine for node in self.ordered.get(attempt, ())}
         doubtful = {node for node in nodes - set(seen) if self.members.is_another(node)}
-        return (nodes - set(self.members.addresses)) | doubtful
+        return (nodes - self.members.there()) | doubtful
+
+    def _waits(self, lost: set[str], attempt: AttemptId) -> set[str]:
+        """Nodes of these that are away and had this attempt when it ran: it goes on with them."""
+        ordered = self.ordered.get(attempt, ())
+        if self.job.phase not in _TOLD or attempt not in self.mine[-1:]:
+            return set()
+        away = lost & {*self.members.away} & {*ordered}
+        return {node for node in away if not self.members.is_another(node)}
 
     def _go_on_alone(
         self, node: str, newest: AttemptId | None, seen: Places, ask: Ask
@@ -250,11 +265,12 @@ class _Case:
         else:
             seats = {node: Seat(own, None, job.action) for node, own in parts.items()}
         gang = Gang(attempt, job.action, {n: s for n, s in seats.items() if n in {*seen, *lost}})
+        gone = lost - self._waits(lost, attempt)
         words = (each.changes for each in seen.values())
         self._running(gang, next((each for each in words if leader(each) is not None), ()))
-        for node in lost:
+        for node in gone:
             gang.lose(node, self.members.before.get(node, ""))
-        if lost or len(gang.seats) < len(parts):
+        if gone or len(gang.seats) < len(parts):
             gang.stop(job.action)
         self._course().adopt(gang)
         for node in seen:

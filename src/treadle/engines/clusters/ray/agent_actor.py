@@ -18,6 +18,7 @@ import ray
 from ray.experimental import internal_kv
 
 from treadle.engines.agent.agent_host import OTHER_AGENT, Attending, Post, spoken
+from treadle.engines.agent.agent_keeper import be_nice_no_more
 from treadle.engines.agent.agent_lock import open_passages
 from treadle.engines.agent.folder_socket import listening
 from treadle.engines.clusters.ray.agent_process import MEMBER, NO, YES, AgentProcess
@@ -39,6 +40,7 @@ class AgentActor:
 
     def __init__(self) -> None:
         self._node_id = ray.get_runtime_context().get_node_id()
+        be_nice_no_more()
         self._turn = asyncio.Lock()
         self._agent: AgentProcess | None = None
         self._tried = threading.Event()  # to find the agent of before
@@ -85,6 +87,7 @@ class AgentActor:
             if agent is not None:
                 await agent.ask("revoke")
                 await agent.end()
+                await agent.close()
 
     async def ping(self) -> None:
         """Answer, if this process does anything."""
@@ -104,6 +107,7 @@ class AgentActor:
             return others
         self._agent = None
         await before.end()
+        await before.close()
         return ""
 
     async def _agent_of(self, post: Post) -> AgentProcess:

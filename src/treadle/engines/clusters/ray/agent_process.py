@@ -23,7 +23,7 @@ from treadle.core.errors import EngineError
 from treadle.engines.agent.agent_host import AgentHost, Post
 from treadle.engines.agent.agent_keeper import is_kept
 from treadle.engines.agent.agent_service import KeptPost, Service, beat
-from treadle.engines.agent.folder_socket import connected, listening, within
+from treadle.engines.agent.folder_socket import connected, listening, opened, within
 from treadle.engines.agent.wire import ANSWER_WITHIN_S
 
 AGENT, MEMBER = "agent.sock", "member.sock"
@@ -36,20 +36,32 @@ YES, NO = b"1", b"0"
 
 
 class AgentProcess:
-    """The agent of a folder, as the actor sees it."""
+    """The agent of a folder, as the actor sees it. What is asked is asked on one event loop."""
 
     def __init__(self, folder: Path) -> None:
+        """Raises OSError if there is no folder."""
         self.folder = folder
         self._turn = threading.Lock()
+        self._opened = opened(folder)
+        way = httpx2.AsyncHTTPTransport(
+            verify=False,  # It would read all certificates of the machine.
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=16),
+            uds=within(self._opened, AGENT),
+        )
+        self._agent = httpx2.AsyncClient(
+            transport=way, base_url="http://agent", timeout=ANSWER_WITHIN_S
+        )
 
     async def ask(self, path: str, document: bytes = b"") -> bytes:
         """Raises OSError or httpx2.HTTPError: there is none, or it does not answer."""
-        with within(self.folder) as short:
-            way = httpx2.AsyncHTTPTransport(uds=f"{short}/{AGENT}")
-            async with httpx2.AsyncClient(transport=way, timeout=ANSWER_WITHIN_S) as agent:
-                answer = await agent.post(f"http://agent/{path}", content=document)
+        answer = await self._agent.post(path, content=document)
         answer.raise_for_status()
         return answer.content
+
+    async def close(self) -> None:
+        """The agent goes on."""
+        await self._agent.aclose()
+        os.close(self._opened)
 
     def begin(self) -> None:
         """Have one, if the folder is there. It blocks, and raises OSError and EngineError."""
