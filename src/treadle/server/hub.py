@@ -14,7 +14,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -26,10 +26,10 @@ from treadle.core.errors import TreadleError
 from treadle.core.machine import NodeView
 from treadle.core.ports import Clock
 from treadle.server.answers import close_source, encoded
+from treadle.wire.decisions import Decision
 from treadle.wire.jobs import JobView, State, in_short
 from treadle.wire.machine import EventView, Status
 from treadle.wire.problems import RequestError
-from treadle.wire.ticks import Tick
 
 EVERY_S = 1.0
 ID_BITS = 52  # a browser counts exactly to 53
@@ -44,6 +44,21 @@ ENDED_MAX = 200  # whose last view is read from the store for one frame
 WAITING = frozenset({State.PENDING, State.HELD})
 
 logger = logging.getLogger("treadle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """One frame of the stream, the same for all its readers."""
+
+    id: int
+    at: float  # seconds since 1970
+    status: Status
+    jobs: tuple[JobView, ...]  # that changed, those that have just ended too
+    gone: tuple[str, ...]  # ids that are no longer active
+    nodes: tuple[NodeView, ...]  # that changed
+    lost: tuple[str, ...]  # names of nodes that are no longer there
+    events: tuple[EventView, ...]
+    decisions: tuple[Decision, ...]
 
 
 class Frame(NamedTuple):

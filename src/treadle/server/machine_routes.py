@@ -14,8 +14,8 @@ from treadle.server.metrics import CONTENT_TYPE
 from treadle.server.routes import Asking, Served, Shared, Topic
 from treadle.wire.lab import ConfigChange, ConfigView
 from treadle.wire.machine import (
-    DeviceOrder,
-    NodeOrder,
+    DeviceOrderRequest,
+    NodeOrderRequest,
     PolicyChange,
     PolicyView,
     Role,
@@ -71,17 +71,19 @@ async def list_nodes(service: Served) -> Response:
 
 
 @route("PUT", "/nodes/{node}/order", Role.ADMIN, NodeView, 404, 409, 503)
-async def order_node(node: NodeName, asked: NodeOrder, service: Served, who: Asking) -> Response:
+async def order_node(
+    node: NodeName, asked: NodeOrderRequest, service: Served, who: Asking
+) -> Response:
     """Drain a node, use it again, or forget one that has no contact."""
-    return await answer(service.order_node(who, node, asked.order.value))
+    return await answer(service.order_node(who, node, asked.order))
 
 
 @route("PUT", "/devices/{device}/order", Role.ADMIN, NodeView, 404, 503)
 async def order_device(
-    device: DeviceName, asked: DeviceOrder, service: Served, who: Asking
+    device: DeviceName, asked: DeviceOrderRequest, service: Served, who: Asking
 ) -> Response:
     """Manage a device, or avoid it."""
-    return await answer(service.manage(who, device, asked.order.value))
+    return await answer(service.manage(who, device, asked.order))
 
 
 @route("POST", "/devices/{device}/unquarantine", Role.ADMIN, NodeView, 404, 409, 503)

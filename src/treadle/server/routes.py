@@ -21,7 +21,14 @@ from treadle.server.metrics import ServerMetrics
 from treadle.server.settings import ServerSettings
 from treadle.wire.job_orders import JobSelection, JobsOrder
 from treadle.wire.jobs import Code, JobChange, JobRequest
-from treadle.wire.machine import DeviceOrder, NodeOrder, PolicyChange, Shutdown, TokenRequest, Who
+from treadle.wire.machine import (
+    DeviceOrderRequest,
+    NodeOrderRequest,
+    PolicyChange,
+    Shutdown,
+    TokenRequest,
+    Who,
+)
 from treadle.wire.retention import PruneRequest
 from treadle.wire.sessions import SessionRequest
 from treadle.wire.what_if import WhatIfRequest
@@ -46,8 +53,8 @@ BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
     Report: {"step": 1200, "total": 5000, "loss": 0.31, "checkpoint": 1000},
     PolicyChange: {"policy": "afs"},
     TokenRequest: {"name": "laptop", "role": "user", "days": 30},
-    NodeOrder: {"order": "drain"},
-    DeviceOrder: {"order": "avoid"},
+    NodeOrderRequest: {"order": "drain"},
+    DeviceOrderRequest: {"order": "avoid"},
     Shutdown: {"mode": "drain"},
     SessionRequest: {"token": "treadle_..."},
     WhatIfRequest: {"policy": "fifo", "cluster": "2x8"},

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from treadle.core.machine import DeviceOrder, NodeOrder
+
 
 class Role(StrEnum):
     VIEWER = "viewer"
@@ -147,17 +149,6 @@ class TokenMade:
     view: TokenView
 
 
-class NodeVerb(StrEnum):
-    DRAIN = "drain"  # start nothing new there; what runs runs on
-    UNDRAIN = "undrain"
-    FORGET = "forget"  # it has no contact and never comes back; its jobs start elsewhere
-
-
-class Order(StrEnum):
-    MANAGE = "manage"
-    AVOID = "avoid"
-
-
 class ShutdownMode(StrEnum):
     LEAVE = "leave"  # jobs keep running
     DRAIN = "drain"  # start no jobs, stop when all have ended
@@ -165,13 +156,13 @@ class ShutdownMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceOrder:
-    order: Order
+class DeviceOrderRequest:
+    order: DeviceOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeOrder:
-    order: NodeVerb
+class NodeOrderRequest:
+    order: NodeOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

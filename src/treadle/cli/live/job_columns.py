@@ -1,4 +1,4 @@
-"""The columns that `treadle ps --columns` shows and `--sort` orders by."""
+"""Jobs as rows of a table: the columns that there are, the usual ones, and those of a sweep."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -6,19 +6,23 @@ from typing import Any, NamedTuple
 import click
 
 from treadle.cli.live.job_rows import (
+    FIRST,
+    array_counts,
     devices_text,
     end_text,
     has_run,
     name_of,
     progress_text,
     reason_text,
+    short_reason,
     state_colour,
+    wait_text,
     waited_s,
 )
 from treadle.cli.show.clock import moment_text
-from treadle.cli.show.table import Column, table
-from treadle.cli.show.wording import command_text, plain
-from treadle.core.wording import did_you_mean, digits, short_span
+from treadle.cli.show.table import Column, room, table
+from treadle.cli.show.wording import command_text, plain, width_of
+from treadle.core.wording import did_you_mean, digits, several, short_span, sizes
 from treadle.wire.jobs import JobView
 
 
@@ -76,12 +80,12 @@ def _text(column: Column, text: Callable[[JobView], str]) -> JobColumn:
 
 JOB_COLUMNS: dict[str, JobColumn] = {
     "id": JobColumn(Column("ID"), lambda v, _: plain(v.id), lambda v, _: _number(v)),
-    "name": JobColumn(Column("NAME", least=12), lambda v, _: name_of(v), lambda v, _: v.name),
+    "name": JobColumn(Column("NAME", least=7), lambda v, _: name_of(v), lambda v, _: v.name),
     "user": _field(Column("USER", least=6), "user"),
     "tenant": _field(Column("TENANT"), "tenant"),
     "state": _text(Column("STATE", colour=state_colour), lambda v: v.state.value),
     "devices": JobColumn(
-        Column("DEVICES"), lambda v, _: devices_text(v), lambda v, _: len(v.devices)
+        Column("DEVICES", least=7), lambda v, _: devices_text(v), lambda v, _: len(v.devices)
     ),
     "on": _text(Column("ON", least=8), lambda v: plain(", ".join(v.devices))),
     "plan": JobColumn(Column("PLAN"), lambda v, _: plain(v.plan), lambda v, _: v.plan or None),
@@ -120,6 +124,70 @@ JOB_COLUMNS: dict[str, JobColumn] = {
     "command": _text(Column("COMMAND", least=16), lambda v: command_text(v.command)),
     "reason": _text(Column("REASON", least=16), reason_text),
 }
+
+
+_USUAL = ("id", "name", "user", "state", "devices", "done", "eta", "wait", "ran", "reason")
+_COLUMNS = tuple(JOB_COLUMNS[name].column for name in _USUAL)
+_WAIT, _REASON = _USUAL.index("wait"), _USUAL.index("reason")
+SENTENCE_MIN = 30  # a sentence cut to fewer columns says too little
+
+
+def job_table(
+    views: Sequence[JobView],
+    now: float,
+    *,
+    width: int,
+    expand: bool = False,
+    user: bool = True,
+    colour: bool = False,
+) -> str:
+    """One row per job, and one per array unless expanded."""
+    groups = _groups(views, expand=expand)
+    rows = []
+    for group in groups:
+        row = _job_row(group[0], now) if len(group) == 1 else _array_row(group, now)
+        rows.append(row if user else [*row[:2], "", *row[3:]])
+    space = room(_COLUMNS, rows, _REASON, width=width)
+    for group, row in zip(groups, rows, strict=True):
+        # Half a sentence says less than the cause in one word.
+        if width_of(row[_REASON]) > space < SENTENCE_MIN and len(group) == 1:
+            row[_REASON] = short_reason(group[0])
+    return table(_COLUMNS, rows, width=width, colour=colour)
+
+
+def _job_row(view: JobView, now: float) -> list[str]:
+    row = [JOB_COLUMNS[name].text(view, now) for name in _USUAL]
+    row[_WAIT] = wait_text(view, now)  # That it waited once matters no more.
+    return row
+
+
+def _groups(views: Sequence[JobView], *, expand: bool) -> list[list[JobView]]:
+    """Members of an array together, at the position of the first."""
+    found: dict[str, list[JobView]] = {}
+    for view in views:
+        key = f"a{view.array}" if view.array and not expand else f"j{view.id}"
+        found.setdefault(key, []).append(view)
+    return list(found.values())
+
+
+def _array_row(group: list[JobView], now: float) -> list[str]:
+    first = min(group, key=lambda view: FIRST.index(view.state))
+    indices = sorted(view.index for view in group if view.index is not None)
+    shown = f"[{sizes(indices).replace('..', '-')}]" if indices else ""
+    shown = shown if len(shown) <= 12 else f"[{several(len(indices), 'job')}]"
+    held = sum(len(view.devices) for view in group)
+    return [
+        f"{plain(group[0].array)}{shown}",
+        name_of(first),
+        plain(first.user),
+        first.state.value,
+        ("" if first.state.ended else f"{held}/") + f"{len(group)}x{sizes(first.sizes)}",
+        "",
+        "",
+        short_span(max([waited_s(view, now) for view in group if not has_run(view)], default=None)),
+        short_span(max([view.running_s for view in group if has_run(view)], default=None)),
+        array_counts(group),
+    ]
 
 
 _SWEEP = ("state", "loss", "speed", "done", "eta", "ran", "reason")

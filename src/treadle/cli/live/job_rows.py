@@ -1,14 +1,12 @@
-"""Jobs as rows of a table, for `treadle ps` and `treadle top`."""
+"""What the cells of a list of jobs say, for `treadle ps` and `treadle top`."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from treadle.cli.show.table import Column, room, table
-from treadle.cli.show.wording import command_text, plain, width_of
+from treadle.cli.show.wording import command_text, plain
 from treadle.core.wording import (
     expected_span,
     named_jobs,
-    several,
     share,
     short_span,
     sizes,
@@ -27,7 +25,7 @@ _COLOURS = {
     State.TIMEOUT: "red",
 }
 # An array shows the first of these states that one of its members has.
-_FIRST = (
+FIRST = (
     *(State.RUNNING, State.RESIZING, State.STARTING, State.STOPPING),
     *(State.PENDING, State.PAUSED, State.HELD),
     *(State.FAILED, State.TIMEOUT, State.CANCELLED, State.SUCCEEDED),
@@ -39,60 +37,6 @@ _WORDS = {State.PENDING: "wait", State.RUNNING: "run", State.SUCCEEDED: "done"}
 
 def state_colour(state: str) -> str | None:
     return _COLOURS.get(State(state)) if state in State.__members__ else None
-
-
-COLUMNS = (
-    Column("ID"),
-    Column("NAME", least=7),
-    Column("USER", least=6),
-    Column("STATE", colour=state_colour),
-    Column("DEVICES", least=7),
-    Column("DONE", right=True),
-    Column("ETA", right=True),
-    Column("WAIT", right=True),
-    Column("RAN", right=True),
-    Column("REASON", least=16),
-)
-_REASON = 9
-_SENTENCE = 30  # a sentence cut to fewer columns says too little
-
-
-def job_table(
-    views: Sequence[JobView],
-    now: float,
-    *,
-    width: int,
-    expand: bool = False,
-    user: bool = True,
-    colour: bool = False,
-) -> str:
-    """One row per job, and one per array unless expanded."""
-    groups = _groups(views, expand=expand)
-    rows = []
-    for group in groups:
-        row = job_row(group[0], now) if len(group) == 1 else _array_row(group, now)
-        rows.append(row if user else [*row[:2], "", *row[3:]])
-    space = room(COLUMNS, rows, _REASON, width=width)
-    for group, row in zip(groups, rows, strict=True):
-        # Half a sentence says less than the cause in one word.
-        if width_of(row[_REASON]) > space < _SENTENCE and len(group) == 1:
-            row[_REASON] = short_reason(group[0])
-    return table(COLUMNS, rows, width=width, colour=colour)
-
-
-def job_row(view: JobView, now: float) -> list[str]:
-    return [
-        plain(view.id),
-        name_of(view),
-        plain(view.user),
-        view.state.value,
-        devices_text(view),
-        progress_text(view),
-        end_text(view),
-        wait_text(view, now),
-        short_span(view.running_s) if has_run(view) else "",
-        reason_text(view),
-    ]
 
 
 def name_of(view: JobView) -> str:
@@ -170,34 +114,5 @@ def cause_text(cause: str, state: State) -> str:
 def array_counts(group: Iterable[JobView]) -> str:
     """3 run, 90 wait, 7 done."""
     counts = Counter(view.state for view in group)
-    known = [(state, counts[state]) for state in _FIRST if counts[state]]
+    known = [(state, counts[state]) for state in FIRST if counts[state]]
     return ", ".join(f"{n:,} {_WORDS.get(state, state.value.lower())}" for state, n in known)
-
-
-def _groups(views: Sequence[JobView], *, expand: bool) -> list[list[JobView]]:
-    """Members of an array together, at the position of the first."""
-    found: dict[str, list[JobView]] = {}
-    for view in views:
-        key = f"a{view.array}" if view.array and not expand else f"j{view.id}"
-        found.setdefault(key, []).append(view)
-    return list(found.values())
-
-
-def _array_row(group: list[JobView], now: float) -> list[str]:
-    first = min(group, key=lambda view: _FIRST.index(view.state))
-    indices = sorted(view.index for view in group if view.index is not None)
-    shown = f"[{sizes(indices).replace('..', '-')}]" if indices else ""
-    shown = shown if len(shown) <= 12 else f"[{several(len(indices), 'job')}]"
-    held = sum(len(view.devices) for view in group)
-    return [
-        f"{plain(group[0].array)}{shown}",
-        name_of(first),
-        plain(first.user),
-        first.state.value,
-        ("" if first.state.ended else f"{held}/") + f"{len(group)}x{sizes(first.sizes)}",
-        "",
-        "",
-        short_span(max([waited_s(view, now) for view in group if not has_run(view)], default=None)),
-        short_span(max([view.running_s for view in group if has_run(view)], default=None)),
-        array_counts(group),
-    ]

@@ -9,9 +9,9 @@ from treadle.cli.live.job_columns import (
     Look,
     chosen_columns,
     chosen_order,
+    job_table,
     sweep_table,
 )
-from treadle.cli.live.job_rows import job_table
 from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs, job_or_array
 from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.core.wording import several

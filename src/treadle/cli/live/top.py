@@ -6,20 +6,23 @@ import shutil
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 
-from treadle.cli.live.job_rows import job_table
+from treadle.cli.live.job_columns import job_table
 from treadle.cli.live.nodes import node_text
 from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.cli.live.status import drained_text, jobs_line
 from treadle.cli.numbers import Number
-from treadle.cli.show.screen import full_screen
 from treadle.cli.show.wording import plain
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.core.wording import several, short_span
 
+# Six control sequences that terminal emulators share; rich takes 55 ms to import.
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # second screen, no cursor, long lines are not wrapped
+_LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 _EVERY_S = 1.0
 _JOBS = 200
 
@@ -76,7 +79,7 @@ def _live(here: Session, every_s: float) -> None:
             lines = [*lines[: rows - 1], "... more; treadle ps lists all"]
         return "\n".join(lines)
 
-    with _keys(), contextlib.suppress(KeyboardInterrupt), full_screen() as draw:
+    with _keys(), contextlib.suppress(KeyboardInterrupt), _full_screen() as draw:
         while True:
             draw(drawn())
             if _pressed(every_s) in ("q", "Q", "\x03", "\x04"):
@@ -98,3 +101,24 @@ def _keys() -> Iterator[None]:
 def _pressed(within_s: float) -> str:
     ready, _, _ = select.select([sys.stdin], [], [], within_s)
     return sys.stdin.read(1) if ready else ""
+
+
+@contextlib.contextmanager
+def _full_screen() -> Iterator[Callable[[str], None]]:
+    """Give a function that draws a text; the terminal is restored at the end."""
+    _write(_ENTER)
+    try:
+        yield _draw
+    finally:
+        _write(_LEAVE)
+
+
+def _draw(text: str) -> None:
+    """Overwrite what is there line by line: clearing first would flicker."""
+    lines = text.replace("\n", f"{_REST_OF_LINE}\n")
+    _write(f"{_HOME}{lines}{_REST_OF_LINE}{_REST_OF_SCREEN}")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

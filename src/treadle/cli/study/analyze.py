@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from treadle.cli.show.progress_bar import Progress
 from treadle.cli.study.options import (
+    command_line,
     interactive,
     policy_choice,
     read,
@@ -17,7 +18,6 @@ from treadle.cli.study.options import (
     trace_options,
     warn_never_fit,
 )
-from treadle.cli.study.typed_command import command_line
 from treadle.core.errors import InvalidInputError
 from treadle.failures.rules import RuleTable
 from treadle.reports.document_page import document_page

@@ -10,6 +10,7 @@ import click
 
 from treadle.cli.show.progress_bar import Progress
 from treadle.cli.study.options import (
+    command_line,
     interactive,
     names,
     read,
@@ -19,7 +20,6 @@ from treadle.cli.study.options import (
     trace_options,
     warn_never_fit,
 )
-from treadle.cli.study.typed_command import command_line
 from treadle.core.cluster import Cluster
 from treadle.core.wording import several
 from treadle.reports.comparison import Comparison, Run

@@ -10,8 +10,7 @@ import click
 
 from treadle.cli.numbers import Number
 from treadle.cli.show.progress_bar import Progress
-from treadle.cli.study.options import interactive, names
-from treadle.cli.study.typed_command import command_line
+from treadle.cli.study.options import command_line, interactive, names
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import several
 from treadle.league.competition import VARIANTS, Plan, cells, play

@@ -1,5 +1,6 @@
 """Options that several commands share, and the settings that they make."""
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
@@ -7,6 +8,7 @@ from math import inf
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from treadle.cli.numbers import Number
 from treadle.core.cluster import Cluster
@@ -270,3 +272,20 @@ def rigid_notes(workload: Workload, settings: Settings) -> list[str]:
         return []
     effect = "every job of this trace has a single size, so the policy can only order and preempt"
     return [f"{effect}; --elastic SERIAL makes jobs elastic"]
+
+
+def command_line(context: click.Context) -> str:
+    """The present command, its arguments and the given options, to be run again."""
+    words = context.command_path.split()
+    options: list[str] = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        value = context.params.get(name)
+        if isinstance(parameter, click.Argument):
+            words.append(str(value))
+        elif given and parameter.param_type_name == "option" and value is not None:
+            options.append(parameter.opts[0])
+            if not (isinstance(parameter, click.Option) and parameter.is_flag):
+                options.append(str(value))
+    return shlex.join([*words, *options])

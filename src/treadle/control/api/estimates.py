@@ -15,11 +15,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
-from treadle.control.api.gates_ahead import GatesAhead
 from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import in_queue, position
 from treadle.control.api.sentences import Said
-from treadle.control.api.start_draws import Ahead, comparable, drawn, simulated, steps_of
+from treadle.control.api.start_draws import (
+    Ahead,
+    GatesAhead,
+    comparable,
+    drawn,
+    simulated,
+    steps_of,
+)
 from treadle.control.jobs import USER, JobRecord, question_about
 from treadle.control.learning import Question
 from treadle.core.job import Job, JobId
