@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from treadle.engines.node.peer_link import BYTES_MAX, GREETING_BYTES_MAX, PeerLink, key_of
+from treadle.engines.node.peer_link import (
+    BYTES_MAX,
+    GREETING_BYTES_MAX,
+    KEPT_MAX,
+    PeerLink,
+    Talk,
+    key_of,
+)
+from treadle.engines.node.team_leader import TeamLeader
 
 ORDER = {"job": "j", "attempt": 1, "nonce": "n", "env": {"TREADLE_JOB_TOKEN": "secret"}}
 ABOUT = {"node": "n1", "term": 7}
@@ -103,3 +111,34 @@ def test_what_is_said_has_a_limit(wire: Wire) -> None:
     wire.caller.say({"has": 1})
     wire.turn()
     assert wire.other.closed
+
+
+def test_members_are_not_read_while_too_much_is_kept_for_a_node_that_is_away() -> None:
+    """They wait as soon as their line is full, and nothing that they said is lost."""
+    order = {**ORDER, "node": "n0", "address": "127.0.0.1", "action": 3, "part": None}
+    leader = TeamLeader(order)
+    line = leader.expect("m1", "n1")
+    talk = Talk()
+    leader._talks["n1"] = "a life", talk
+    for number in range(KEPT_MAX):
+        assert not talk.full
+        leader.say("n1", {"number": number})
+    there = leader.descriptors()
+    line.send(b"word\n")
+    leader.look()
+    assert (there, len(talk._said)) == ([], KEPT_MAX)
+    near, far = socket.socketpair()
+    caller, other = PeerLink(far, key_of(ORDER), ABOUT), PeerLink(near, key_of(ORDER))
+    heard: list[Any] = []
+    news = Talk()
+    news.connect(caller)
+    talk.connect(other)
+    while len(heard) <= KEPT_MAX:
+        leader.look()
+        heard += news.look()
+    assert heard[-1] == {"to": "m1", "line": "word"}
+    assert [each["number"] for each in heard[:-1]] == list(range(KEPT_MAX))
+    assert not talk.full
+    for each in (line, near, far):
+        each.close()
+    leader.close(succeeded=False)

@@ -21,6 +21,7 @@ MARK = 32  # characters before each line
 GREETING_BYTES_MAX = 4096
 BYTES_MAX = 1 << 20  # of one line
 READ_BYTES = 1 << 16
+KEPT_MAX = 4096  # messages that the other one may not have heard: members are not read then
 # A peer whose machine is gone sends nothing that would close the connection.
 DEAD_AFTER_S = 15
 _OPTIONS = (
@@ -193,6 +194,11 @@ class Talk:
     def owes(self) -> bool:
         """Whether something could not be sent yet."""
         return self._link is not None and self._link.owes
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is kept for the other one that no more should be read to be passed on."""
+        return len(self._said) >= KEPT_MAX
 
     @property
     def unheard(self) -> bool:

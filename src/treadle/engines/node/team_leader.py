@@ -156,7 +156,7 @@ class TeamLeader:
         found = [self._listener.fileno()] if self._listens else []
         found += [link.fileno() for link in self._greeting if not link.closed]
         found += [talk.fileno() for _, talk in self._talks.values() if not talk.closed]
-        return found + [line.fileno() for line in self._lines.values()]
+        return found + [self._lines[member].fileno() for member in self._readable()]
 
     def due(self, now: float) -> float | None:
         """When to look though nothing came."""
@@ -176,7 +176,7 @@ class TeamLeader:
             self._hear(node, talk.look())
             if talk.closed and self.needed is not None and node not in self.needed:
                 self._lose(node)
-        for member in list(self._lines):
+        for member in self._readable():
             self._pass_on(member)
 
     def ended(self) -> list[RemoteRank]:
@@ -276,6 +276,10 @@ class TeamLeader:
         if not data:
             self.say(node, {"hang-up": member})
             self._close_line(member)
+
+    def _readable(self) -> list[Member]:
+        full = {node for node, (_, talk) in self._talks.items() if talk.full}
+        return [member for member in self._lines if self.ranks[member].node not in full]
 
     def _close_line(self, member: Member) -> None:
         if (line := self._lines.pop(member, None)) is not None:

@@ -146,7 +146,7 @@ class TeamMember:
         self.call(now)
         for message in self._talk.look():
             self._hear(message)
-        for member in list(self._lines):
+        for member in [] if self._talk.full else list(self._lines):
             self._pass_on(member)
 
     def take_target(self, now: float) -> Mapping[str, Any] | None:  # noqa: ARG002
@@ -187,7 +187,8 @@ class TeamMember:
 
     def descriptors(self) -> list[int]:
         found = [] if self._talk.closed else [self._talk.fileno()]
-        return found + [line.fileno() for line in self._lines.values()]
+        lines = {} if self._talk.full else self._lines
+        return found + [line.fileno() for line in lines.values()]
 
     def close(self) -> None:
         for line in self._lines.values():
