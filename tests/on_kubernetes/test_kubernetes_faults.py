@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.on_kubernetes.agents import write_kubeconfig
 from tests.on_kubernetes.bench import KubernetesBench
 from tests.on_kubernetes.reach import SLOTS, Cluster
 from tests.waiting import awaited
@@ -91,12 +92,16 @@ def test_a_namespace_without_a_template_is_refused(shared: Path, kubernetes: Clu
         KubernetesBench(shared, kubernetes, kubeconfig=elsewhere)
 
 
-def test_an_image_that_is_missing_is_said_and_its_node_comes_when_it_is_there(
-    shared: Path, kubernetes: Cluster
+@pytest.mark.parametrize(
+    ("field", "value", "word"),
+    [("image", "treadle.test/absent:1", "Image"), ("command", ["/no/python3"], "/no/python3")],
+)
+def test_an_image_that_cannot_run_agents_is_said_and_its_node_comes_when_it_can(
+    shared: Path, kubernetes: Cluster, field: str, value: object, word: str
 ):
     template = json.loads(kubernetes.get(TEMPLATE))
     wrong = json.loads(json.dumps(template))
-    wrong["template"]["spec"]["containers"][0]["image"] = "treadle.test/absent:1"
+    wrong["template"]["spec"]["containers"][0][field] = value
 
     def put(wanted: dict[str, Any]) -> None:
         wanted["metadata"].pop("resourceVersion", None)
@@ -104,26 +109,52 @@ def test_an_image_that_is_missing_is_said_and_its_node_comes_when_it_is_there(
         kubernetes.get(f"{PODS}/treadle-agent-n2", verb="DELETE")
 
     async def story(bench: KubernetesBench) -> None:
-        def shown(name: str) -> str:
-            return next((each.because for each in bench.engine.view() if each.name == name), "")
-
-        async def said() -> bool:
-            return "Image" in shown("n2")
-
-        async def there() -> bool:
-            return "n2" in {node.name for node in bench.engine.nodes()}
-
         await bench.runs("long", on("n1", 0))
         put(wrong)
         try:
-            assert await awaited(said)
-            assert not await there()
+            assert await awaited(lambda: is_said(bench, "n2", word))
+            assert not await all_there(bench)
         finally:
             put(template)
-        assert await awaited(there)
+        assert await awaited(lambda: all_there(bench))
         assert not bench.ends("long")
 
     told(shared, kubernetes, story)
+
+
+async def is_said(bench: KubernetesBench, node: str, word: str) -> bool:
+    """Whether people read that of a node that is not used."""
+    return any(each.name == node and word in each.because for each in bench.engine.view())
+
+
+def test_a_quota_that_refuses_an_agent_is_said_until_it_is_gone(shared: Path, kubernetes: Cluster):
+    quotas = "/api/v1/namespaces/treadle/resourcequotas"
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+
+    async def story(bench: KubernetesBench) -> None:
+        hard = {"pods": "0"}
+        kubernetes.create(quotas, {**quota, "spec": {"hard": hard}})
+        # As the controller manager would.
+        status = {**quota, "status": {"hard": hard, "used": hard}}
+        kubernetes.get(f"{quotas}/none/status", json.dumps(status).encode(), "PUT")
+        try:
+            kubernetes.get(f"{PODS}/treadle-agent-n2", verb="DELETE")
+            assert await awaited(lambda: is_said(bench, "n2", "quota"))
+        finally:
+            kubernetes.get(f"{quotas}/none", verb="DELETE")
+        assert await awaited(lambda: all_there(bench))
+
+    told(shared, kubernetes, story)
+
+
+def test_who_may_not_is_refused_with_what_is_missing(shared: Path, kubernetes: Cluster):
+    accounts = "/api/v1/namespaces/treadle/serviceaccounts"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = kubernetes.create(f"{accounts}/treadle-agent/token", request)
+    path = kubernetes.folder / "agent-account"
+    write_kubeconfig(kubernetes.kubeconfig, path, json.loads(answer)["status"]["token"])
+    with pytest.raises(InvalidInputError, match=r"does not allow it.*podtemplates"):
+        KubernetesBench(shared, kubernetes, kubeconfig=path)
 
 
 def test_from_within_agents_are_called_directly(shared: Path, kubernetes: Cluster):

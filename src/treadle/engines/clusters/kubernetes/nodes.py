@@ -309,7 +309,8 @@ class Nodes:
                 f"its pod does not mount {root}; kubectl delete pod {name} stops its jobs"
             )
             return True
-        member.unused = ""
+        if not member.told:
+            member.unused = agent_pods.trouble(pod) or NOT_YET
         await self._ask(member.name, "alive", b"", PING_WITHIN_S)  # Else its lease is left alone.
         post = self._post(member.name, pod, await self._grant(member, pod))
         document = msgspec.json.encode(post)
@@ -326,7 +327,7 @@ class Nodes:
         if answer.node is None:
             member.unused = answer.error
             return False
-        member.again, member.told, member.missed = False, True, 0
+        member.again, member.told, member.missed, member.unused = False, True, 0, ""
         if answer.agent != member.agent:
             member.agent, member.held = answer.agent, ""
             address = agent_pods.address_of(pod)
