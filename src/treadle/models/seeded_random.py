@@ -6,10 +6,10 @@ from numpy.typing import NDArray
 from treadle.models.splitmix import FIRST, SECOND, STEP
 
 
-def draw_numbers(seed: int, count: int, *, begin: int = 0) -> NDArray[np.float64]:
-    """Numbers from 0 up to 1 by splitmix64, at indexes begin, begin + 1, ... of the seed."""
+def draw_numbers(seed: int, count: int) -> NDArray[np.float64]:
+    """Numbers from 0 up to 1 by splitmix64, at indexes 0, 1, ... of the seed."""
     start = np.uint64((seed + 1) * STEP % 2**64)
-    places = np.arange(begin + 1, begin + count + 1, dtype=np.uint64)
+    places = np.arange(1, count + 1, dtype=np.uint64)
     mixed = start + places * np.uint64(STEP)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(FIRST)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(SECOND)

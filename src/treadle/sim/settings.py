@@ -12,8 +12,7 @@ from treadle.core.ports import InterleavingModel, PerformanceModel
 from treadle.core.retry import RetryRule, fixed
 from treadle.models.antman_gaps import GapsModel
 from treadle.models.scaling import NO_EFFECTS, PHILLY, Effects
-from treadle.models.slower_together import SlowerTogether
-from treadle.models.speeds_together import FactorModel
+from treadle.models.speeds_together import FactorModel, SlowerTogether
 from treadle.models.stages import StageTimes
 from treadle.models.staggered import PENALTIES_UNMATCHED, StaggeredModel
 from treadle.models.tokens import TokenModel

@@ -25,7 +25,7 @@ from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.sighting import WATCHED_S
 from treadle.models.company.predictor import MEMBERS_MAX, doubt, predict
-from treadle.models.company.record import WEIGHT, CompanyRecord
+from treadle.models.company.record import CompanyRecord
 from treadle.models.learning.kinds import by_command, by_model
 from treadle.models.speeds_together import SpeedsTogether
 
@@ -198,13 +198,7 @@ class CompanyBelief(SpeedsTogether):
         self.record.observe(kinds, 1.0, ratio, mps=mps, weight=1.0, together=together)
         return wrong
 
-    def ended(
-        self,
-        group: Mapping[JobId, tuple[JobSpec, float | None]],
-        *,
-        mps: bool,
-        weight: float = WEIGHT,
-    ) -> None:
+    def ended(self, group: Mapping[JobId, tuple[JobSpec, float | None]], *, mps: bool) -> None:
         """The company is over, or is to be: learn from what each kept, if that is known."""
         specs = [spec for spec, _ in group.values()]
         kept = [share for _, share in group.values() if share is not None]
@@ -213,7 +207,7 @@ class CompanyBelief(SpeedsTogether):
         together = sum(kept)
         kinds = [kind_of(spec) for spec in specs]
         predicted = sum(self._relative(specs, mps=mps))
-        self.record.observe(kinds, predicted, together, mps=mps, weight=weight, together=together)
+        self.record.observe(kinds, predicted, together, mps=mps, together=together)
 
     def to_part(self, jobs: Iterable[JobId]) -> bool:
         """Whether these jobs share and are to be parted."""
