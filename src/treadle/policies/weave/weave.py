@@ -197,7 +197,8 @@ class Weave(Sharing):
         anew = seen.is_far(news, len(holding) + len(waiting))
         if anew or snapshot.free.total:
             waiting = self._first(snapshot, LOOK * most)
-        jobs = self._candidates(snapshot, holding.values(), waiting, self.power(memory), others)
+        running = [(job, looks[name].mark.curve) for name, job in holding.items()]
+        jobs = self._candidates(snapshot, running, waiting, self.power(memory), others)
         layouts = Layouts(self._shared, self._folding, jobs, most)
         if anew:
             layout, memory = self._anew(layouts, news, memory)
@@ -268,21 +269,21 @@ class Weave(Sharing):
     def _candidates(
         self,
         snapshot: Snapshot,
-        holding: Iterable[Job],
+        holding: Iterable[tuple[Job, Curve]],
         waiting: Iterable[tuple[float, Job]],
         power: float,
         others: int,
     ) -> list[Candidate]:
         """The jobs in order."""
-        now, most = snapshot.now, snapshot.supply
-        rows = [(self.value(job, now), False, job.sequence, job) for job in holding]
+        now, most, of = snapshot.now, snapshot.supply, self.curves.of
+        rows = [(self.value(job, now), False, job.sequence, job, curve) for job, curve in holding]
         worths = Worths([row[0] for row in rows], snapshot.ranking.queue, others, power)
-        rows += [(value, True, job.sequence, job) for value, job in waiting]
+        rows += [(value, True, job.sequence, job, of(job.spec, most)) for value, job in waiting]
         rows.sort()
         self._folding.begin(forget=self._shared.refresh(smallest_device_gib(snapshot.cluster)))
         found = []
-        for number, (value, waits, _, job) in enumerate(rows):
-            curve, worth = self.curves.of(job.spec, most), worths.of(value)
+        for number, (value, waits, _, job, curve) in enumerate(rows):
+            worth = worths.of(value)
             if job.spec.deadline_at is not None:
                 worth *= self._haste(job, job.spec.deadline_at, now, curve)
             one = Candidate(job, curve, worth, self._shared.kind(job.spec), 1 << number)
