@@ -18,7 +18,6 @@ that the order names, its own too, tell it which members they have (team_member.
 Part of the supervisor: it imports the standard library and the core's protocol alone.
 """
 
-import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ from treadle.core.member_messages import Member
 from treadle.engines.node.first_members import FirstMembers, Newcomer
 from treadle.engines.node.members import Fact, Members
 from treadle.engines.node.members_files import TARGET
-from treadle.engines.node.plain_files import read
+from treadle.engines.node.plain_files import read_document
 from treadle.engines.node.ranks import KILLED, Rank, pin
 from treadle.engines.node.reached import Reached, node_of
 from treadle.engines.node.team_leader import RemoteRank
@@ -226,9 +225,8 @@ class MemberRanks:
 
     def take_target(self, now: float) -> None:
         """Read the engine's newest order."""
-        try:
-            target = json.loads(read(f"{self._attempt}/{TARGET}"))
-        except (OSError, ValueError):
+        target = read_document(f"{self._attempt}/{TARGET}")
+        if target is None:
             return
         if target["action"] <= max(self._actions.values()):
             self._write()  # It was asked again: say again what was reached.

@@ -5,10 +5,9 @@ Part of the supervisor: it imports the standard library alone.
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
-from treadle.engines.node.plain_files import put, read
+from treadle.engines.node.plain_files import put, read_document
 
 WANTED, REACHED = "pause.json", "paused.json"
 # action: the newest order that was answered. how: "" if it computes, else how it is paused. why: it
@@ -26,19 +25,11 @@ NEVER: Mapping[str, Any] = {
 
 def read_reached(folder: str) -> Mapping[str, Any] | None:
     """What a supervisor wrote of pauses; None if it was never paused."""
-    with suppress(OSError, ValueError):
-        found = json.loads(read(f"{folder}/{REACHED}"))
-        if isinstance(found, dict) and found.keys() >= NEVER.keys():
-            return found
-    return None
+    return read_document(f"{folder}/{REACHED}", NEVER.keys())
 
 
 def read_wanted(folder: str) -> Mapping[str, Any] | None:
-    with suppress(OSError, ValueError):
-        found = json.loads(read(f"{folder}/{WANTED}"))
-        if isinstance(found, dict) and found.keys() >= {"action", "how", "why"}:
-            return found
-    return None
+    return read_document(f"{folder}/{WANTED}", {"action", "how", "why"})
 
 
 def write(path: str, document: Mapping[str, Any]) -> None:

@@ -8,8 +8,12 @@ trains, a path is a text.
 Part of the supervisor: it imports the standard library alone.
 """
 
+import json
 import os
+from collections.abc import Set
+from contextlib import suppress
 from math import inf
+from typing import Any
 
 READ_BYTES = 1 << 16
 
@@ -30,6 +34,15 @@ def read_open(file: int, most: float = inf) -> bytes:
         piece = os.pread(file, READ_BYTES, len(data))
         data += piece
     return data
+
+
+def read_document(path: str, keys: Set[str] = frozenset()) -> dict[str, Any] | None:
+    """What a file says in JSON; None if it cannot be read, or says nothing of one of these."""
+    with suppress(OSError, ValueError):
+        found = json.loads(read(path))
+        if isinstance(found, dict) and found.keys() >= keys:
+            return found
+    return None
 
 
 def write(path: str, text: str) -> None:

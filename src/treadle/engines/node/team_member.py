@@ -24,7 +24,7 @@ from treadle.engines.node.first_members import Newcomer, environment
 from treadle.engines.node.members_files import REACHED, TARGET
 from treadle.engines.node.memory_folder import MemoryFolder
 from treadle.engines.node.peer_link import PeerLink, Talk, key_of
-from treadle.engines.node.plain_files import put, read
+from treadle.engines.node.plain_files import put, read_document
 from treadle.engines.node.ranks import NOT_ALLOWED, Rank, pin
 
 CONNECT_S = 2.0  # for one try
@@ -151,9 +151,8 @@ class TeamMember:
 
     def take_target(self, now: float) -> Mapping[str, Any] | None:  # noqa: ARG002
         """Read the engine's newest order; that order, if this supervisor is to coordinate."""
-        try:
-            target: dict[str, Any] = json.loads(read(f"{self._order['folder']}/{TARGET}"))
-        except (OSError, ValueError):
+        target = read_document(f"{self._order['folder']}/{TARGET}")
+        if target is None:
             return None
         self._extras |= dict(zip(target["devices"], target["ranks"], strict=True))
         self._has = max(self._has, target["action"])
