@@ -112,7 +112,7 @@ def test_a4_files_that_cannot_be_read_are_not_files_that_are_not_there(tmp_path:
     (folder / "status.json").unlink()
     (folder / "supervisor.json").write_text('{}\n{"running": 2, "started_at": 1.0, "began": 3.0}\n')
     assert folders.read_status(folder) == AttemptStatus(
-        ended=False, codes=(None, None), started_at=1.0, began=3.0
+        codes=(None, None), started_at=1.0, began=3.0
     )
     (folder / "supervisor.json").write_text('{}\n{"running": 2, "started_at": 1')
     assert folders.read_status(folder) is None, "it is being written"

@@ -21,8 +21,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
+
+import msgspec
 
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
@@ -41,7 +43,8 @@ FILE_BYTES_MAX = 1 << 20  # of a status; the engine writes none that is larger
 class Supervisor:
     """What a supervisor writes about itself before it launches ranks."""
 
-    process: ProcessId
+    pid: int
+    start: int
     action: int
     tag: str
     devices: tuple[int, ...]  # numbers of the devices that the attempt holds
@@ -51,15 +54,20 @@ class Supervisor:
     grace_s: float = 30.0
     time_limit_s: float | None = None
     part: Mapping[str, Any] | None = None  # of an attempt on several nodes: this node's
+    nonce: str = ""
+
+    @property
+    def process(self) -> ProcessId:
+        return ProcessId(self.pid, self.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStatus:
     """The state of an attempt, as its supervisor wrote it last."""
 
-    ended: bool
+    state: str = "running"
     code: int = 0
-    codes: tuple[int | None, ...] = ()
+    codes: tuple[int | None, ...]
     # What ended it: "stopped", "time-limit", "oom-killed", "lost", "fenced" (the grant of
     # its node ran out), "machine-error", "launch-error" (the engine's own). Empty if it ended by
     # itself or could not be launched.
@@ -71,6 +79,11 @@ class AttemptStatus:
     peak_bytes: int | None = None  # the most host memory it used, where its group counts it
     memory_kills: int = 0  # of its processes that the kernel killed for memory, likewise
     began: float | None = None  # when its ranks ran, by the monotonic clock of this boot
+    nonce: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.state == "ended"
 
     def left_of(self, limit_s: float | None, now: float) -> float | None:
         """What is left of a time limit; now: by the monotonic clock."""
@@ -178,85 +191,52 @@ def _make(folder: Path) -> None:
             raise
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """What a supervisor adds once its ranks run."""
+
+    running: int  # how many
+    started_at: float
+    began: float
+    nonce: str = ""
+
+
+_Kept = TypeVar("_Kept", Supervisor, AttemptStatus, _Running)
+
+
 def read_supervisor(folder: Path) -> Supervisor | None:
     """None if there is none yet, if the file is damaged, or if it is another attempt's."""
-    found = _own(folder / "supervisor.json")
-    try:
-        return Supervisor(
-            process=ProcessId(int(found["pid"]), int(found["start"])),
-            action=int(found["action"]),
-            tag=str(found["tag"]),
-            devices=tuple(int(number) for number in found["devices"]),
-            turn=int(found["turn"]),
-            scope=found.get("scope"),
-            workdir=str(found.get("workdir", "")),
-            grace_s=float(found.get("grace_s", 30.0)),
-            time_limit_s=_moment(found.get("time_limit_s")),
-            part=found.get("part"),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
+    return _own(folder / "supervisor.json", Supervisor)
 
 
 def read_status(folder: Path) -> AttemptStatus | None:
     """None if its ranks do not run yet, if the file is damaged, or if it is another attempt's."""
-    found = _own(folder / "status.json")
-    if not found:
-        return _running(_own(folder / "supervisor.json", line=1))
-    try:
-        return AttemptStatus(
-            ended=found["state"] == "ended",
-            code=int(found["code"]),
-            codes=tuple(None if code is None else int(code) for code in found["codes"]),
-            cause=str(found["cause"]),
-            error=str(found["error"]),
-            started_at=_moment(found["started_at"]),
-            ended_at=_moment(found["ended_at"]),
-            ran_s=_moment(found.get("ran_s")),
-            peak_bytes=found.get("peak_bytes"),
-            memory_kills=int(found.get("memory_kills", 0)),
-            began=_moment(found.get("began")),
-        )
-    except (KeyError, TypeError, ValueError):
+    status = _own(folder / "status.json", AttemptStatus)
+    if status is not None:
+        return status
+    found = _own(folder / "supervisor.json", _Running, line=1)
+    if found is None:
         return None
+    codes = (None,) * found.running
+    return AttemptStatus(codes=codes, started_at=found.started_at, began=found.began)
 
 
-def _running(found: Mapping[str, Any]) -> AttemptStatus | None:
-    try:
-        return AttemptStatus(
-            ended=False,
-            codes=(None,) * int(found["running"]),
-            started_at=_moment(found["started_at"]),
-            began=_moment(found["began"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _own(path: Path, line: int = 0) -> Mapping[str, Any]:
+def _own(path: Path, kind: type[_Kept], line: int = 0) -> _Kept | None:
     """What a line of a file of an attempt says, if it was written for that very attempt."""
-    found = _read(path, line)
-    return found if found.get("nonce", "") == _nonce(path.parent) else {}
-
-
-def _read(path: Path, line: int) -> Mapping[str, Any]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            found = json.loads(read_open(file, FILE_BYTES_MAX).split(b"\n")[line])
+            text = read_open(file, FILE_BYTES_MAX).split(b"\n")[line]
         finally:
             os.close(file)
+        found = msgspec.json.decode(text, type=kind)
     except (FileNotFoundError, NotADirectoryError, ValueError, IndexError):
-        return {}
+        return None
     except OSError as error:
         if error.errno == errno.ELOOP:  # A link, which no supervisor made.
-            return {}
+            return None
         raise
-    return found if isinstance(found, dict) else {}
-
-
-def _moment(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return found if found.nonce == _nonce(path.parent) else None
 
 
 @contextmanager
