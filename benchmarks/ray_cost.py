@@ -58,11 +58,14 @@ def report(daemon: int, folder: Path) -> None:
     made = msgspec.json.decode((folder / "head.json").read_bytes(), type=head.Head)
     lock = folder.parent / "nodes" / os.uname().nodename / "agent.lock"
     agents = [pid for pid in processes.all_pids() if has_open(pid, lock)]
+    ray = [process.pid for process in head.processes_of(made)]
+    workers = [pid for pid in processes.all_pids() if processes.parent_of(pid) in ray]
     kinds = {
         "daemon": [daemon],
         "driver": [pid for pid in processes.all_pids() if processes.parent_of(pid) == daemon],
         "agent": [*agents, *filter(None, map(processes.parent_of, agents))],
-        "Ray": [process.pid for process in head.processes_of(made)],
+        "actor": [pid for pid in workers if "AgentActor" in processes.command_of(pid)],
+        "Ray": ray,
     }
     before = {kind: sum(map(cpu_s, pids)) for kind, pids in kinds.items()}
     time.sleep(IDLE_S)

@@ -161,6 +161,22 @@ def moved_controller(bench: Bench) -> Iterator[float]:
     bench.daemon.start()
 
 
+def begun_beside_cut(bench: Bench) -> Iterator[float]:
+    bench.cluster.cut(VICTIM)
+    bench.daemon.kill()
+    bench.daemon.start()
+    yield 120.0
+    bench.cluster.heal(VICTIM)
+
+
+def hit_agent(number: signal.Signals) -> Fault:
+    def fault(bench: Bench) -> Iterator[float]:
+        assert bench.cluster.hit_agent(VICTIM, number)
+        yield 20.0
+
+    return fault
+
+
 DRILLS: Mapping[str, tuple[str, Fault]] = {
     "head-stopped": ("Ray's head is stopped for 60 s", stopped(Bench.gcs, 60.0)),
     "head-stopped-long": ("Ray's head is stopped for 5 min", stopped(Bench.gcs, 300.0)),
@@ -168,6 +184,12 @@ DRILLS: Mapping[str, tuple[str, Fault]] = {
     "raylet-killed": ("a raylet is killed, and started again", killed_raylet),
     "driver-hung": ("the driver is stopped for 60 s", stopped(Bench.driver, 60.0)),
     "controller-moved": ("the controller is killed, and started on another node", moved_controller),
+    "agent-killed": ("an agent is killed", hit_agent(signal.SIGKILL)),
+    "agent-hung": ("an agent is stopped", hit_agent(signal.SIGSTOP)),
+    "begun-beside-cut": (
+        "a node is cut off for 2 min, and the controller killed and started again meanwhile",
+        begun_beside_cut,
+    ),
     "cut": ("a node is cut off for 20 s", cut(20.0)),
     "cut-long": ("a node is cut off for 3 min", cut(180.0)),
     "cut-longer": ("a node is cut off for 15 min", cut(900.0)),
