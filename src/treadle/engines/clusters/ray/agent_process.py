@@ -28,6 +28,7 @@ from treadle.engines.agent.wire import ANSWER_WITHIN_S
 
 AGENT, MEMBER = "agent.sock", "member.sock"
 KEPT, LOG = "agent.json", "agent.log"
+LOG_BYTES_MAX = 1 << 20  # when an agent is started
 KEEPER = (sys.executable, "-m", "treadle.engines.agent.agent_keeper")
 ASK_WITHIN_S = 3.0  # the actor, which asks Ray's head for two; less than the margin of fencing
 LOOKS, LOOK_S = 1200, 0.05  # a minute
@@ -68,7 +69,9 @@ class AgentProcess:
         with self._turn:
             if self._listens():
                 return
-            with (self.folder / LOG).open("wb") as log:
+            with (self.folder / LOG).open("ab") as log:
+                if log.tell() > LOG_BYTES_MAX:
+                    log.truncate(0)
                 subprocess.run(
                     [*KEEPER, str(self.folder), __name__],
                     stdin=subprocess.DEVNULL,
