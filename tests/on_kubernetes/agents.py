@@ -29,6 +29,8 @@ PATHS = {
 def deploy(cluster: Cluster, shared: Path) -> None:
     """Everything of deploy/. shared: a folder that the nodes and this process have."""
     for document in documents():
+        if document["kind"] in ("Deployment", "PersistentVolumeClaim", "Service"):
+            continue  # Nobody acts upon them there; test_controller_pod.py makes the pod.
         if document["kind"] == "PodTemplate":
             _adapt(document, shared)
         cluster.create(PATHS[document["kind"]], document)
@@ -63,23 +65,24 @@ def documents() -> Iterable[dict[str, Any]]:
 
 
 def _adapt(template: dict[str, Any], shared: Path) -> None:
-    """Python and Treadle are those of this machine, and so is the way to the API server."""
     spec = template["template"]["spec"]
     (agent,) = spec["containers"]
-    agent["image"] = IMAGE
     agent["command"] = [sys.executable, "-m", "treadle.engines.clusters.kubernetes.agent_pod"]
-    agent["env"] = [
+    at_home(spec, agent, shared)
+
+
+def at_home(spec: dict[str, Any], container: dict[str, Any], shared: Path) -> None:
+    """Python and Treadle are those of this machine, and so is the way to the API server."""
+    container["image"] = IMAGE
+    container["env"] = [
+        *container.get("env", ()),
         {"name": "KUBERNETES_SERVICE_HOST", "value": HERE},
         {"name": "KUBERNETES_SERVICE_PORT", "value": str(API_PORT)},
         {"name": "PATH", "value": "/usr/sbin:/usr/bin"},
         {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
     ]
     wanted = {Path("/usr"): True, TESTS: True, Path(sys.base_prefix): True, shared: False}
-    spec["volumes"] = [
-        {"name": f"here-{number}", "hostPath": {"path": str(path)}}
-        for number, path in enumerate(wanted)
-    ]
-    agent["volumeMounts"] = [
-        {"name": f"here-{number}", "mountPath": str(path), "readOnly": wanted[path]}
-        for number, path in enumerate(wanted)
-    ]
+    volumes, mounts = spec.setdefault("volumes", []), container.setdefault("volumeMounts", [])
+    for number, (path, only_read) in enumerate(wanted.items()):
+        volumes.append({"name": f"here-{number}", "hostPath": {"path": str(path)}})
+        mounts.append({"name": f"here-{number}", "mountPath": str(path), "readOnly": only_read})

@@ -131,5 +131,5 @@ def test_a_pod_says_why_it_does_not_run():
     refused = pod(phase="Failed", reason="OutOfnvidia.com/gpu", message="4 asked, 2 free")
     assert agent_pods.is_over(refused)
     assert agent_pods.trouble(refused) == "4 asked, 2 free"
-    assert agent_pods.is_over({"metadata": {"deletionTimestamp": "now"}, "status": {}})
+    assert agent_pods.is_ending({"metadata": {"deletionTimestamp": "now"}, "status": {}})
     assert not agent_pods.is_over(pod(phase="Running"))
