@@ -43,9 +43,9 @@ def killed_at(call: int) -> Callable[..., None]:
     ("where", "point", "call"),
     [
         (Path, "mkdir", 1),
-        (folders, "_refuse_link", 1),
-        (folders, "_refuse_link", 2),
-        (folders, "replace", 1),
+        (folders, "_make", 1),
+        (folders, "_make", 2),
+        (folders, "put", 1),
     ],
 )
 @telling()
