@@ -57,6 +57,7 @@ class JobFields(TypedDict, total=False):
     held: bool
     wait_for_capacity: bool
     slurm: bool
+    notify: str | Sequence[str]
     time_limit_s: float | None
     memory_gib: float | None
     gpu_memory_gib: float | None

@@ -104,9 +104,9 @@ async def set_policy(change: PolicyChange, service: Served, who: Asking) -> Resp
     return await answer(service.set_policy(who, change))
 
 
-@route("GET", "/config", Role.VIEWER, ConfigView, load=Load.NONE)
+@route("GET", "/config", Role.ADMIN, ConfigView, load=Load.NONE)
 async def get_config(service: Served) -> Response:
-    """Show the configuration that is in force."""
+    """Show the configuration that is in force; it may have passwords of mail and chat."""
     return await answer(service.config())
 
 

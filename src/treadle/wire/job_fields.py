@@ -108,6 +108,7 @@ DURATION = Kind("a duration such as 12h", notation.duration, duration_text)
 MEMORY = Kind("an amount such as 16G", notation.memory, memory_text, unit="G")
 CORES = Kind("a number of cores", notation.cpus, number_text)
 ELASTIC = Kind("auto or no", notation.elastic, blank="")
+NOTIFY = Kind("when to tell you, such as [end, fail]", notation.moments, blank="", listed=True)
 SIGNAL = Kind("a signal such as SIGTERM", notation.stop_signal)
 RETRIES = Kind("a whole number", _retries)
 JOBS = Kind(
@@ -182,6 +183,12 @@ FIELDS = (
         ELASTIC,
         "auto|no",
         "auto: run a PyTorch script for one device on many, resized while it runs.",
+    ),
+    Field(
+        "--notify --mail-type",
+        NOTIFY,
+        "end,fail",
+        "When you are told of it: start, end, fail, preempt, none; default: as configured.",
     ),
     Field("--grace", DURATION, "30s", "Time between the stop signal and SIGKILL.", "grace_s"),
     Field("--stop-signal", SIGNAL, "SIGTERM", "Signal that asks the job to stop."),

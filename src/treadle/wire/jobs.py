@@ -116,6 +116,7 @@ class JobRequest:
     held: bool = False  # to be released by hand
     wait_for_capacity: bool = False  # queue it even if it fits no device that is there now
     slurm: bool = False  # its script was written for Slurm and is given SLURM_* variables
+    notify: str = ""  # "end,fail": when its user is told; "none"; empty: as its user is in general
     code: Code | None = None
 
 
@@ -341,6 +342,7 @@ class JobDetail:
     stall_s: float | None = None  # how long it stood still for the last such change
     restart_s: float = described(0.0, "What a stop and a start cost it; 0: not measured.")
     script: str = described("", "By which GET /learned knows what it runs.")
+    notify: str = described("", "When its user is told of it; empty: as configured.")
     again: SubmitAgain | None = None  # only for its owner and admins
 
 

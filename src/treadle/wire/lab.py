@@ -16,7 +16,7 @@ The text is kept as it was written, with its comments; it counts as a whole or n
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -35,6 +35,16 @@ _NAME = r"^[A-Za-z0-9_.-][A-Za-z0-9_.@-]{0,63}$"
 Name = Annotated[str, msgspec.Meta(pattern=_NAME, description="a name")]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(description="names such as [ann, bob]")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000, description="a whole number, 0 or more")]
+Moments = Annotated[
+    tuple[Literal["start", "end", "fail", "preempt"], ...],
+    msgspec.Meta(description="some of [start, end, fail, preempt]"),
+]
+# URLs of Apprise, or a program with its arguments, whose path begins with a slash.
+Address = Annotated[str, msgspec.Meta(pattern=r"^(/|[a-z][a-z0-9]*://)", max_length=1000)]
+Addresses = Annotated[
+    tuple[Address, ...],
+    msgspec.Meta(max_length=8, description="addresses such as [mailto://host, /usr/bin/tell]"),
+]
 Weight = Annotated[float, msgspec.Meta(gt=0, le=1e6, description="a number above 0")]
 
 
@@ -54,9 +64,22 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return msgspec.structs.replace(general, **{k: v for k, v in own.items() if v is not None})
 
 
+class Notices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Whom to tell of a user's jobs, and when."""
+
+    to: Addresses | None = None  # `{user}` in it is the user's name
+    on: Moments | None = None
+
+    def over(self, general: "Notices") -> "Notices":
+        """These, and the general ones where these say nothing."""
+        to = general.to if self.to is None else self.to
+        return Notices(to=to, on=general.on if self.on is None else self.on)
+
+
 class UserRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     weight: Weight = 1.0
     limits: Limits = Limits()
+    notify: Notices = Notices()
 
 
 class TenantRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -74,6 +97,7 @@ class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     keep_logs: str = ""
     keep_records: str = ""
     limits: Limits = Limits()  # of each user, where it has none of its own
+    notify: Notices = Notices()  # likewise
     users: dict[Name, UserRules] = {}
     tenants: dict[Name, TenantRules] = {}
 
@@ -85,6 +109,10 @@ class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             if getattr(found, what):
                 Keep.of(getattr(found, what), f"{name}: {what}")
         return found
+
+    def notices_of(self, user: str) -> Notices:
+        own = self.users.get(user, UserRules())
+        return own.notify.over(self.notify).over(Notices(on=("fail",)))
 
     def keeping(self, options: Keeping) -> Keeping:
         """What is kept of ended jobs. options: where this says nothing."""

@@ -18,6 +18,8 @@ DURATION_MAX_S = 10 * 365 * 86_400.0
 PRIORITY_MAX = 1_000_000
 PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
 RANKS = ("auto", "device", "one")
+MOMENTS = START, END, FAIL, PREEMPT = ("start", "end", "fail", "preempt")
+_MOMENTS_OF_SLURM = {"begin": START, "requeue": PREEMPT, "time_limit": FAIL}
 # What a command needs to find the programs and libraries that it finds where it was typed.
 CARRIED = (
     "PATH",
@@ -333,6 +335,18 @@ def elastic(text: str, what: str = "elastic") -> str:
     if stripped not in ("auto", "no"):
         raise InvalidInputError(f"{what} is {shown(text)}; expected auto or no")
     return "" if stripped == "no" else stripped
+
+
+def moments(text: str, what: str = "notify") -> str:
+    """When a user is told of a job; Slurm's words mean the same. Empty: as configured."""
+    words = [_MOMENTS_OF_SLURM.get(word, word) for word in text.lower().replace(",", " ").split()]
+    if unknown := [word for word in words if word not in (*MOMENTS, "none", "all")]:
+        raise InvalidInputError(
+            f"{what} is {shown(unknown[0])}; expected some of {', '.join(MOMENTS)}, or none"
+        )
+    if "none" in words:
+        return "none"
+    return ",".join(MOMENTS if "all" in words else dict.fromkeys(words))
 
 
 def identities(text: str, what: str) -> tuple[str, ...]:

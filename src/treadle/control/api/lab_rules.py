@@ -1,6 +1,6 @@
 """The configuration in force: what it asks of jobs, and how another takes its place."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -10,7 +10,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId
 from treadle.core.wording import several, short_span
 from treadle.wire.jobs import JobChange, JobRequest
-from treadle.wire.lab import ConfigView, Lab, longest_s
+from treadle.wire.lab import ConfigView, Lab, Notices, longest_s
 from treadle.wire.machine import Role, Who
 from treadle.wire.notation import sizes_of
 from treadle.wire.problems import InvalidRequestError, NotAllowedError, TooManyError
@@ -34,6 +34,20 @@ class LabRules:
         text = kept.get(CONFIG)
         view = ConfigView(version=0, text="") if text is None else _view.decode(text)
         return cls(view, Lab.of(view.text))
+
+    @property
+    def tells(self) -> bool:
+        """Whether anybody has an address."""
+        return any(each.to for each in (self.lab.notify, *self._own_notices()))
+
+    def _own_notices(self) -> Iterator[Notices]:
+        return (rules.notify for rules in self.lab.users.values())
+
+    def addresses(self, user: str, what: str, asked: str) -> Sequence[str]:
+        """Where a user is told of this. asked: of that job, as its user wrote it."""
+        notices = self.lab.notices_of(user)
+        wanted = asked.split(",") if asked else notices.on or ()
+        return notices.to or () if what in wanted else ()
 
     def admitted(self, who: Who, request: JobRequest) -> tuple[JobRequest, tuple[str, ...]]:
         """The request as it counts here, with notes; raises where it asks for too much."""

@@ -18,6 +18,7 @@ from treadle.control.api.fragmented import Fragmented
 from treadle.control.api.history import History
 from treadle.control.api.lessons import Lessons
 from treadle.control.api.metrics import Figure, metrics
+from treadle.control.api.notifier import Notifier
 from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.queue_view import queue_view
 from treadle.control.api.reporting import Reporting
@@ -63,7 +64,14 @@ class LiveService:
         self._fragmented = Fragmented(self.context)
         self._reporting = reporting = Reporting(self.context, parts.progress, accounts.who_of_token)
         parts.link.hear = reporting.hear
-        self._life = Life(parts, accounts, retention, decisions, self._fragmented)
+        self._life = Life(
+            parts,
+            accounts,
+            retention,
+            decisions,
+            self._fragmented,
+            Notifier(self.context, history, queries),
+        )
         self.stopped = self._life.stopped  # set when the service is to leave
         machine = Administration(self.context, commands, queries, history, self.stopped)
 

@@ -12,6 +12,7 @@ from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.decisions import Decisions
 from treadle.control.api.fragmented import Fragmented
+from treadle.control.api.notifier import Notifier
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import (
     COMPANY,
@@ -57,11 +58,12 @@ class Life:
         retention: Retention,
         decisions: Decisions,
         fragmented: Fragmented,
+        notifier: Notifier,
     ) -> None:
         self._parts = parts
         self._context = parts.context
         self._accounts = accounts
-        self._retention = retention
+        self._retention, self._notifier = retention, notifier
         self._decisions, self._fragmented = decisions, fragmented
         self.stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -117,6 +119,7 @@ class Life:
             loop.create_task(self._controller.run(), name="controller"),
             loop.create_task(self._look_after(), name="looking after jobs"),
             loop.create_task(self._retention.run(), name="retention"),
+            loop.create_task(self._notifier.run(), name="notices"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)

@@ -38,7 +38,7 @@ _IN_LISTS = (
 _IN_FULL = (
     *("workdir", "env", "secrets", "time_limit_s", "grace_s", "retries", "retry_unknown"),
     *("after", "after_any", "memory_gib", "cpus", "gpu_memory_gib", "device_type", "preemptible"),
-    *("exclusive", "alone_because", "changes", "pauses", "not_paused", "stall_s"),
+    *("notify", "exclusive", "alone_because", "changes", "pauses", "not_paused", "stall_s"),
 )
 _ON_THE_WAY = (Phase.STARTING, Phase.STOPPING, Phase.CANCELLING)
 

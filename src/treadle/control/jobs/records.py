@@ -63,6 +63,7 @@ class JobRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     device_type: str = ""  # types that it may use, as its user wrote them
     exclusive: bool = False  # its user said that it shares its devices with no other job
     warm: bool = True  # it may start from a warm interpreter
+    notify: str = ""  # when its user is told; empty: as in general
     elastic: str = ""  # "auto": its script is made elastic
     grace_s: float = 30.0
     stop_signal: str = "SIGTERM"

@@ -217,6 +217,7 @@ def _record(
         exclusive=request.exclusive,
         warm=request.warm,
         elastic=request.elastic,
+        notify=notation.moments(request.notify),
         grace_s=request.grace_s,
         stop_signal=stop_signal(request.stop_signal),
         after=request.after,
@@ -433,8 +434,10 @@ def _notes(
     if request.array and not is_shell(request.command) and any(map(INDEX.search, request.command)):
         notes.append("no shell reads this command, so its $ stays as it is; bash -c '...' has one")
     if len(sizes) > 1 and not request.resumable:
-        note = "its size is chosen when it starts and stays: only a job that can resume "
-        notes.append(note + "(--resumable) is resized while it runs")
+        notes.append(
+            "its size is chosen when it starts and stays; --elastic auto lets a PyTorch script change "
+            "it while it runs, --resumable a job that continues from its checkpoint"
+        )
     limit_s = request.time_limit_s
     if limit_s is not None and known.shown and known.learned.length.survival(limit_s) > PROBABLY:
         left = remaining(known.learned, 0.0)

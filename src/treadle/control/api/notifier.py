@@ -1,0 +1,206 @@
+"""Tells users what became of their jobs, by mail, chat, a webhook or a program.
+
+It reads the journal on from where it stopped, also after a restart, so that nothing is told twice
+or forgotten while the daemon was away. Addresses are URLs of Apprise; one that begins with a slash
+is a program, which gets the notice as JSON. Of a user's notices beyond EACH_MAX in an hour only
+their number is told.
+"""
+
+import asyncio
+import json
+import logging
+import subprocess
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+
+from treadle.control.api.context import Context
+from treadle.control.api.history import History
+from treadle.control.api.queries import Queries
+from treadle.control.loop import DaemonThreads, wall
+from treadle.core.wording import several, short_span
+from treadle.journal.codec import Noted
+from treadle.store.errors import StoreError
+from treadle.store.rows import Batch
+from treadle.wire.jobs import JobDetail, State
+from treadle.wire.machine import EventView
+from treadle.wire.notation import END, FAIL, PREEMPT, START
+from treadle.wire.problems import UnknownNameError
+
+logger = logging.getLogger("treadle")
+
+TOLD = "notified_upto"  # the setting: the newest line of the journal that was looked at
+EACH_MAX, HOUR_S = 20, 3600.0  # notices of one user
+TRIES, PAUSE_S = 3, 2.0
+WITHIN_S = 30.0  # for a program
+ENDED_MAX = 10_000  # jobs that are remembered: several lines of the journal are about one end
+WRITE_EVERY = 100  # lines that concern nobody
+_ENDS = ("AttemptEnded", "JobCancelled", "JobFinished", "JobFailed")
+_MEANS = {State.SUCCEEDED: END, State.CANCELLED: END, State.FAILED: FAIL, State.TIMEOUT: FAIL}
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    user: str
+    what: str  # start, end, fail, preempt; or several
+    job: str
+    name: str
+    title: str
+    text: str
+
+
+Send = Callable[[str, Notice], None]  # to an address; raises if it could not be told
+
+
+@dataclass(slots=True)
+class _Hour:
+    """What one user was told."""
+
+    told: deque[float] = field(default_factory=deque)
+    kept: Counter[str] = field(default_factory=Counter)  # what was not, by kind
+
+    def has_room(self, now: float) -> bool:
+        while self.told and self.told[0] <= now - HOUR_S:
+            self.told.popleft()
+        return len(self.told) < EACH_MAX
+
+
+class Notifier:
+    """Follows the journal, and sends."""
+
+    def __init__(
+        self, context: Context, history: History, queries: Queries, send: "Send | None" = None
+    ) -> None:
+        self._context, self._history, self._queries = context, history, queries
+        self._send = send or by_apprise
+        self._thread = DaemonThreads(1, "notices")
+        self._hours: dict[str, _Hour] = {}
+        self._ended: dict[str, None] = {}
+        self._written = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except StoreError as error:
+                logger.warning("notices wait for the store: %s", error)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _follow(self) -> None:
+        kept = await self._context.reads.ask(lambda store: store.setting(TOLD))
+        after = int(kept) if kept else (await self._history.events_last(limit=1)).next
+        self._written = after
+        async for event in self._history.follow(after=after):
+            told = await self._heard(event)
+            if told or event.id - self._written >= WRITE_EVERY:
+                await self._context.commit.write(Batch(settings={TOLD: str(event.id)}))
+                self._written = event.id
+
+    async def _heard(self, event: EventView) -> bool:
+        """Whether anybody was told."""
+        if not event.job or not self._context.rules.tells:
+            return False
+        may_be = event.kind in _ENDS or event.kind == "Start"
+        if not may_be and not (event.kind in ("Stop", "Pause") and event.body.get("for_job")):
+            return False
+        try:
+            detail = await self._queries.job(event.job)
+        except UnknownNameError:  # Its record was deleted meanwhile.
+            return False
+        what = self._meaning(event, detail)
+        if not what:
+            return False
+        addresses = self._context.rules.addresses(detail.job.user, what, detail.notify)
+        if not addresses:
+            return False
+        await self._tell(_notice(detail, what), addresses)
+        return True
+
+    def _meaning(self, event: EventView, detail: JobDetail) -> str:
+        if event.kind == "Start":
+            return START if len(detail.attempts) <= 1 else ""
+        if event.kind not in _ENDS:
+            return PREEMPT
+        if not detail.job.state.ended or event.job in self._ended:
+            return ""  # It is tried again, or an earlier line said so.
+        self._ended[event.job] = None
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+        return _MEANS[detail.job.state]
+
+    async def _tell(self, notice: Notice, addresses: Sequence[str]) -> None:
+        now, hour = wall(), self._hours.setdefault(notice.user, _Hour())
+        if not hour.has_room(now):
+            hour.kept[notice.what] += 1
+            return
+        if hour.kept:
+            notice = _with_others(notice, hour.kept)
+            hour.kept = Counter()
+        hour.told.append(now)
+        for address in addresses:
+            error = await self._sent(address.replace("{user}", notice.user), notice)
+            if error:
+                scheme = address.partition(":")[0] if "://" in address else address
+                text = f"{notice.user} could not be told of job {notice.job} ({scheme}: {error})"
+                logger.warning("%s", text)
+                await self._context.commit.note(Batch(), Noted("notices", text))
+
+    async def _sent(self, address: str, notice: Notice) -> str:
+        """Why it could not be sent; empty if it was."""
+        error = ""
+        for turn in range(TRIES):
+            if turn:
+                await asyncio.sleep(PAUSE_S * turn)
+            try:
+                await asyncio.wrap_future(self._thread.submit(self._send, address, notice))
+            except Exception as found:  # whatever a service answers
+                error = str(found) or type(found).__name__
+            else:
+                return ""
+        return error
+
+
+def by_apprise(address: str, notice: Notice) -> None:
+    """Send one notice; raises if that was not possible."""
+    if address.startswith("/"):
+        said = json.dumps(asdict(notice)).encode()
+        ran = subprocess.run(
+            address.split(), input=said, capture_output=True, timeout=WITHIN_S, check=False
+        )
+        if ran.returncode:
+            raise OSError(f"exit code {ran.returncode}")
+        return
+    try:
+        apprise = import_module("apprise")
+    except ImportError:
+        raise OSError("apprise is not installed here: pip install 'treadle[notify]'") from None
+    found = apprise.Apprise()
+    if not found.add(address):
+        raise OSError("it is no address that Apprise knows")
+    if not found.notify(body=notice.text, title=notice.title):
+        raise OSError("the service did not take it")
+
+
+def _notice(detail: JobDetail, what: str) -> Notice:
+    job = detail.job
+    did = {START: "starts", PREEMPT: "makes way for another job", FAIL: "failed"}.get(what)
+    if what == FAIL and job.state is State.TIMEOUT:
+        did = "ran into its time limit"
+    if what == END:
+        did = "was cancelled" if job.state is State.CANCELLED else "succeeded"
+    title = f"job {job.id} ({job.name}) {did}"
+    ran = f"It ran for {short_span(job.running_s)}." if what in (END, FAIL) else ""
+    because = f"{job.because}." if job.because and what in (FAIL, PREEMPT) else ""
+    look = f"treadle logs {job.id}" if what == FAIL else f"treadle describe {job.id}"
+    lines = [f"{title}.", because[:1].upper() + because[1:], ran, look]
+    return Notice(job.user, what, job.id, job.name, title, "\n".join(filter(None, lines)))
+
+
+def _with_others(notice: Notice, kept: Mapping[str, int]) -> Notice:
+    """The same, with how many were not told before it."""
+    each = ", ".join(f"{count:,} {what}" for what, count in sorted(kept.items()))
+    more = several(sum(kept.values()), "notice")
+    text = f"{notice.text}\n{more} before this one were left out ({EACH_MAX} an hour): {each}"
+    return Notice(notice.user, notice.what, notice.job, notice.name, notice.title, text)
