@@ -435,8 +435,8 @@ def _notes(
         notes.append("no shell reads this command, so its $ stays as it is; bash -c '...' has one")
     if len(sizes) > 1 and not request.resumable:
         notes.append(
-            "its size is chosen when it starts and stays; --elastic auto lets a PyTorch script change "
-            "it while it runs, --resumable a job that continues from its checkpoint"
+            "its size is chosen when it starts and stays; --elastic auto lets a PyTorch script "
+            "change it while it runs, --resumable a job that continues from its checkpoint"
         )
     limit_s = request.time_limit_s
     if limit_s is not None and known.shown and known.learned.length.survival(limit_s) > PROBABLY:
