@@ -50,6 +50,7 @@ gpu_memory: 20GiB
 exclusive: true
 warm: false
 elastic: auto
+notify: [end, fail]
 grace: 120s
 stop_signal: usr1
 retries: 5
@@ -93,6 +94,7 @@ def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
         exclusive=True,
         warm=False,
         elastic="auto",
+        notify="end,fail",
         grace_s=120.0,
         stop_signal="SIGUSR1",
         retries=5,

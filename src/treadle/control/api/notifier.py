@@ -1,9 +1,9 @@
 """Tells users what became of their jobs, by mail, chat, a webhook or a program.
 
-It reads the journal on from where it stopped, also after a restart, so that nothing is told twice
-or forgotten while the daemon was away. Addresses are URLs of Apprise; one that begins with a slash
-is a program, which gets the notice as JSON. Of a user's notices beyond EACH_MAX in an hour only
-their number is told.
+It reads the journal on from where it stopped, also after a restart, so that nothing is forgotten
+while the daemon was away; what is on its way when the daemon is killed is told again. Addresses are
+URLs of Apprise; one that begins with a slash is a program, which gets the notice as JSON. Of a
+user's notices beyond EACH_MAX in an hour only their number is told.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ EACH_MAX, HOUR_S = 20, 3600.0  # notices of one user
 TRIES, PAUSE_S = 3, 2.0
 WITHIN_S = 30.0  # for a program
 ENDED_MAX = 10_000  # jobs that are remembered: several lines of the journal are about one end
-WRITE_EVERY = 100  # lines that concern nobody
+WRITE_EVERY = 100  # lines of which no user is told
 _ENDS = ("AttemptEnded", "JobCancelled", "JobFinished", "JobFailed")
 _MEANS = {State.SUCCEEDED: END, State.CANCELLED: END, State.FAILED: FAIL, State.TIMEOUT: FAIL}
 
@@ -78,6 +78,7 @@ class Notifier:
         self._hours: dict[str, _Hour] = {}
         self._ended: dict[str, None] = {}
         self._written = 0
+        self._step = asyncio.Lock()  # held while an event is told and that is written down
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -93,10 +94,15 @@ class Notifier:
         after = int(kept) if kept else (await self._history.events_last(limit=1)).next
         self._written = after
         async for event in self._history.follow(after=after):
-            told = await self._heard(event)
-            if told or event.id - self._written >= WRITE_EVERY:
-                await self._context.commit.write(Batch(settings={TOLD: str(event.id)}))
-                self._written = event.id
+            async with self._step:
+                told = await self._heard(event)
+                if told or event.id - self._written >= WRITE_EVERY:
+                    await self._context.commit.write(Batch(settings={TOLD: str(event.id)}))
+                    self._written = event.id
+
+    async def rest(self) -> None:
+        """Done once nothing is on its way; nothing more is told from then on."""
+        await self._step.acquire()
 
     async def _heard(self, event: EventView) -> bool:
         """Whether anybody was told."""

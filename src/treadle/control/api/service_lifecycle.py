@@ -132,6 +132,8 @@ class Life:
         with suppress(Exception):  # The next controller goes on with what was written before.
             await asyncio.wait_for(self._write_progress(), LEAVE_WITHIN_S)
         self._fragmented.close()
+        with suppress(Exception):  # What takes longer is told again by the next controller.
+            await asyncio.wait_for(self._notifier.rest(), LEAVE_WITHIN_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
