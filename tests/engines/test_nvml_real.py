@@ -63,7 +63,7 @@ def test_a_job_is_given_its_gpu_and_leaves_it_clean(gpus: NvmlGpus, tmp_path: Pa
     pytest.importorskip("torch")
 
     async def story(bench: Story) -> None:
-        bench.job("a", "python", "-c", HOLD, "4", "5", "daemon")
+        bench.job("a", "python", "-W", "ignore", "-c", HOLD, "4", "5", "daemon")
         await bench.order(Start(0, "a", on(0)))
         assert isinstance(await bench.event(), JobStarted)
         await bench.until(lambda: (device(bench).memory_used_gib or 0.0) > 4.0)
