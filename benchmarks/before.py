@@ -144,7 +144,7 @@ def compare(
         before_s, after_s = min(before_s, _cpu_s(old, timed)), min(after_s, _cpu_s(new, timed))
         if pair + 1 >= PAIRS_MIN and after_s <= MOST * before_s:
             break
-    return {**ratios, CPU: after_s / before_s}
+    return {**ratios, CPU: after_s / before_s if before_s else 1.0}
 
 
 def _counts(tree: Path, commands: Mapping[str, Sequence[str]]) -> dict[str, int]:

@@ -32,6 +32,8 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
 from treadle.client.client import Client
 from treadle.control.jobs.records import kept_of, record_of, row_of
 from treadle.core.errors import TreadleError
@@ -205,7 +207,7 @@ class Model(NamedTuple):
         """The same of another job; returns its place in the order of arrival."""
         record, identity = record_of(self.job), str(number)
         owner = f"user-{number % USERS}" if user else record.owner
-        record = replace(
+        record = structs.replace(
             record, id=identity, number=number, name=f"job-{number % 1000}", owner=owner
         )
         kept, sequence = None, 0

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from tests.control.asking import end_all, looked_at, runs
-from tests.control.living import living, until
+from tests.control.living import living
 from tests.engines.fleet_world import FleetWorld, WorldFleet
 from tests.telling import within
+from tests.waiting import awaited
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.registry import EngineContext
 from treadle.wire.jobs import State
@@ -14,7 +15,7 @@ from treadle.wire.jobs import State
 @within(180)
 async def test_a_controller_begins_although_no_agent_has_come(tmp_path: Path) -> None:
     """1. A job runs. 2. The next controller finds members without agents. 3. They come, and the job
-    runs again: as what it had is known only to them, it was stopped there first.
+    has gone on in its attempt.
     """
     world = FleetWorld(tmp_path / "nodes", ("n0", "n1"), slots=1)
 
@@ -27,13 +28,17 @@ async def test_a_controller_begins_although_no_agent_has_come(tmp_path: Path) ->
         world.late = {"n0", "n1"}
         async with living(tmp_path, engine=engine) as live:
             await looked_at(live)
-            assert live.status().devices == 0
-            assert (await live.job(job)).job.state is State.STOPPING
+            assert live.status().free == 0
             world.late = set()
             for name in ("n0", "n1"):
                 world.tell(world.joined(name))
-            await until(live, State.RUNNING, jobs=(job,))
-            assert (await live.job(job)).job.attempts == 2
+
+            async def both_are_there() -> bool:
+                return live.status().free == 1
+
+            await awaited(both_are_there)
+            found = (await live.job(job)).job
+            assert (found.state, found.attempts) == (State.RUNNING, 1)
             await end_all(live)
     finally:
         await world.clear_away()

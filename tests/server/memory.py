@@ -35,6 +35,7 @@ from treadle.wire.jobs import (
     Submitted,
     Why,
 )
+from treadle.wire.lab import ConfigChange, ConfigView
 from treadle.wire.machine import (
     EventPage,
     EventView,
@@ -71,6 +72,7 @@ class MemoryService(ViewsInMemory):
         self._job_tokens: dict[str, Who] = {}
         self._more = asyncio.Event()
         self._order = "manage"
+        self._config = ConfigView(version=0, text="")
         self._policy = "fifo"
         self._next = 1
 
@@ -329,6 +331,13 @@ class MemoryService(ViewsInMemory):
             raise InvalidRequestError(f"there is no policy {change.policy!r}")
         self._policy = change.policy
         return self.policy()
+
+    def config(self) -> ConfigView:
+        return self._config
+
+    async def configure(self, who: Who, change: ConfigChange) -> ConfigView:
+        self._config = ConfigView(version=self._config.version + 1, text=change.text)
+        return self._config
 
     def status(self) -> Status:
         waiting = len(self._details)
