@@ -70,8 +70,11 @@ async def test_jobs_keep_to_it_from_the_moment_it_is_set(live: LiveService) -> N
     assert (await live.job(before)).time_limit_s == 1e6
     with pytest.raises(InvalidRequestError):
         await live.change(BOB, bobs[1].id, JobChange(time_limit_s=7200.0))
-    with pytest.raises(NotAllowedError):
-        await live.change(BOB, bobs[1].id, JobChange(tenant="vision"))
+    for tenant in ("vision", ""):
+        with pytest.raises(NotAllowedError):
+            await live.change(BOB, bobs[1].id, JobChange(tenant=tenant))
+    with pytest.raises(InvalidRequestError):
+        await live.change(BOB, bobs[1].id, JobChange(devices="2"))
     await live.change(ME, bobs[1].id, JobChange(time_limit_s=7200.0))
 
 

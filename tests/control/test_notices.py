@@ -15,7 +15,7 @@ from tests.waiting import awaited
 from treadle.control.api import LiveService
 from treadle.control.api import notifier as notifier_module
 from treadle.wire.lab import ConfigChange
-from treadle.wire.machine import Role, Who
+from treadle.wire.machine import EventView, Role, Who
 
 # Apprise loads modules of Python that are to go.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -155,3 +155,36 @@ async def test_an_address_that_does_not_answer_is_named_and_holds_up_nobody(
 
     await awaited(both)
     assert not any("127.0.0.1" in text for text in said), "addresses may have passwords in them"
+
+
+@telling_in_memory()
+async def test_what_a_program_is_given_is_no_event_and_a_job_that_is_gone_ends_nothing(
+    live: LiveService, monkeypatch: pytest.MonkeyPatch, program: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(notifier_module, "PAUSE_S", 0.01)
+    notifier = live._life._notifier
+    lab = f'notify: {{to: ["/bin/false --token s3cret", {program}], on: [end]}}'
+    await live.configure(ME, ConfigChange(text=lab))
+    gone = EventView(id=1, at=0.0, kind="AttemptEnded", job="999")
+    assert not await notifier._heard(gone)
+    job = (await live.submit(ANN, bash("true"))).id
+    await ended(live, job)
+    await until(lambda: bool(told(tmp_path / "told")))
+
+    async def said() -> list[str]:
+        events = (await live.events_last()).events
+        return [each.text for each in events if "could not be told" in each.text]
+
+    assert "s3cret" not in "".join(await awaited(said))
+
+
+@telling_in_memory()
+async def test_who_makes_way_is_told(live: LiveService, program: Path, tmp_path: Path) -> None:
+    await live.configure(ME, ConfigChange(text=f"notify: {{to: [{program}], on: [preempt]}}"))
+    low = await live.submit(ANN, bash("sleep 60", devices="4", resumable=True, priority=-10))
+    await until(lambda: live.status().free == 0)
+    high = await live.submit(ME, bash("sleep 60", devices="4", priority=100))
+    await until(lambda: bool(told(tmp_path / "told")))
+    (found,) = told(tmp_path / "told")
+    assert (found["job"], found["what"]) == (low.id, "preempt")
+    await live.cancel(ME, high.id)

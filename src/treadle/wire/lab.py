@@ -1,16 +1,7 @@
 """What the administrator of a machine decides for all who use it, in one file.
 
-    policy: weave-l
-    fair: 1d                      # in which time use counts half
-    limits: {running: 8, queued: 200, time_limit: 2d}   # of each user
-    users:
-      ann: {weight: 2, limits: {devices: 4}}
-    tenants:
-      vision: {members: [ann, bob], quota: 4, limits: {devices: 6}}
-    keep_logs: 30d,20GiB
-    keep_records: 365d
-
-The text is kept as it was written, with its comments; it counts as a whole or not at all.
+docs/configuration.md has every field. The text is kept as it was written, with its comments; it
+counts as a whole or not at all.
 """
 
 from collections.abc import Iterable, Iterator
@@ -166,12 +157,8 @@ class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         tenants = {f"{AS_TENANT}{name}": rules.limits for name, rules in self.tenants.items()}
         for name, each in {**users, **tenants, EVERY_USER: self.limits}.items():
             numbers = [each.devices, each.running]
-            if numbers != [None, None] or (name in users and self._limits_all):
+            if numbers != [None, None]:
                 yield ":".join([name, *("" if n is None else str(n) for n in numbers)])
-
-    @property
-    def _limits_all(self) -> bool:
-        return not (self.limits.devices is None and self.limits.running is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

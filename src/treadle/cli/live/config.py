@@ -1,6 +1,7 @@
 """`treadle config`: the rules for all users of a machine, in one file."""
 
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import click
 
@@ -8,7 +9,7 @@ from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.wording import plain
 from treadle.control.loop import PolicyInCharge, belief_on
 from treadle.core.cluster import Cluster, Node
-from treadle.core.errors import InvalidInputError
+from treadle.core.errors import TreadleError
 from treadle.core.wording import ago
 from treadle.policies.live.naming import DEFAULT, PLACEMENT
 from treadle.wire.lab import ConfigView, Lab
@@ -26,6 +27,9 @@ _START = """\
 #   ann: {weight: 2, limits: {devices: 6}}
 # tenants:
 #   vision: {members: [ann, bob], quota: 4, limits: {devices: 6}}
+# notify:                   # start, end, fail, preempt
+#   to: ["mailto://smtp.lab.org?from=treadle@lab.org&to={user}@lab.org"]
+#   on: [fail]
 # keep_logs: 30d,20GiB
 # keep_records: 365d
 """
@@ -92,11 +96,20 @@ def edit() -> None:
         try:
             _checked(text, "the configuration")
             click.echo(_whose(here.client.configure(text, before.version), here.now()))
-        except InvalidInputError as error:
+        except TreadleError as error:
             click.echo(f"treadle: {error}", err=True)
-            click.confirm("edit it again?", default=True, abort=True)
+            if not click.confirm("edit it again?", default=True):
+                _keep(text)
+                raise
         else:
             return
+
+
+def _keep(text: str) -> None:
+    """What was edited in vain."""
+    with NamedTemporaryFile("w", prefix="treadle-", suffix=".yaml", delete=False) as file:
+        file.write(text)
+    click.echo(f"your text is kept in {file.name}", err=True)
 
 
 def _checked(text: str, name: str) -> Lab:

@@ -234,8 +234,7 @@ class Commands:
         charge = context.charge
         try:
             lab = Lab.of(change.text)
-            policy = lab.policy if lab.policy != rules.lab.policy else ""
-            policy = policy or charge.policy
+            policy = lab.policy or charge.policy
             defaults = lab.settings()
             made = charge.prepare(policy, charge.placement, context.belief, defaults)
         except (InvalidInputError, PolicyError) as error:

@@ -68,7 +68,7 @@ class LabRules:
             request = replace(request, time_limit_s=longest)
             notes.append(f"its time limit is {short_span(longest)}, the longest for {whose}")
         self.check_time_limit(who.user, tenant, request.time_limit_s)
-        self._check_devices(who.user, request)
+        self._check_devices(who.user, tenant, request.devices)
         return request, tuple(notes)
 
     def check_time_limit(self, user: str, tenant: str, limit_s: float | None) -> None:
@@ -83,19 +83,23 @@ class LabRules:
         """What a job is changed to keeps to the same rules; an admin may go beyond."""
         if who.role is Role.ADMIN:
             return
-        if change.tenant is not None:
-            try:
-                self.lab.tenant_of(record.owner, change.tenant)
-            except InvalidInputError as error:
-                raise NotAllowedError(str(error)) from None
-        self.check_time_limit(record.owner, change.tenant or record.tenant, change.time_limit_s)
-
-    def _check_devices(self, user: str, request: JobRequest) -> None:
+        tenant = record.tenant if change.tenant is None else change.tenant
         try:
-            least = min(sizes_of(request.devices))
+            own = self.lab.tenant_of(record.owner, tenant)
+        except InvalidInputError as error:
+            raise NotAllowedError(str(error)) from None
+        if own != tenant:
+            raise NotAllowedError(f"jobs of {record.owner} are charged to tenant {own}")
+        self.check_time_limit(record.owner, tenant, change.time_limit_s)
+        if change.devices is not None:
+            self._check_devices(record.owner, tenant, change.devices)
+
+    def _check_devices(self, user: str, tenant: str, devices: str) -> None:
+        try:
+            least = min(sizes_of(devices))
         except InvalidInputError as error:
             raise InvalidRequestError(str(error)) from None
-        for whose, limits in self.lab.limits_of(user, request.tenant):
+        for whose, limits in self.lab.limits_of(user, tenant):
             if limits.devices is not None and least > limits.devices:
                 raise InvalidRequestError(
                     f"the job needs {several(least, 'device')}; {whose} may have at most "

@@ -1,7 +1,7 @@
 """Tells users what became of their jobs, by mail, chat, a webhook or a program.
 
 It reads the journal on from where it stopped, also after a restart, so that nothing is forgotten
-while the daemon was away; what is on its way when the daemon is killed is told again. Addresses are
+while the daemon was away; what is on its way when it leaves may be told again. Addresses are
 URLs of Apprise; one that begins with a slash is a program, which gets the notice as JSON. Of a
 user's notices beyond EACH_MAX in an hour only their number is told.
 """
@@ -26,13 +26,14 @@ from treadle.store.rows import Batch
 from treadle.wire.jobs import JobDetail, State
 from treadle.wire.machine import EventView
 from treadle.wire.notation import END, FAIL, PREEMPT, START
-from treadle.wire.problems import UnknownNameError
+from treadle.wire.problems import NotFoundError
 
 logger = logging.getLogger("treadle")
 
 TOLD = "notified_upto"  # the setting: the newest line of the journal that was looked at
 EACH_MAX, HOUR_S = 20, 3600.0  # notices of one user
 TRIES, PAUSE_S = 3, 2.0
+THREADS = 4
 WITHIN_S = 30.0  # for a program
 ENDED_MAX = 10_000  # jobs that are remembered: several lines of the journal are about one end
 WRITE_EVERY = 100  # lines of which no user is told
@@ -74,7 +75,8 @@ class Notifier:
     ) -> None:
         self._context, self._history, self._queries = context, history, queries
         self._send = send or by_apprise
-        self._thread = DaemonThreads(1, "notices")
+        self._threads = DaemonThreads(THREADS, "notices")
+        self._failing = set[str]()
         self._hours: dict[str, _Hour] = {}
         self._ended: dict[str, None] = {}
         self._written = 0
@@ -95,7 +97,11 @@ class Notifier:
         self._written = after
         async for event in self._history.follow(after=after):
             async with self._step:
-                told = await self._heard(event)
+                try:
+                    told = await self._heard(event)
+                except Exception:  # one event is not worth those after it
+                    logger.exception("job %s: what became of it could not be told", event.job)
+                    told = True
                 if told or event.id - self._written >= WRITE_EVERY:
                     await self._context.commit.write(Batch(settings={TOLD: str(event.id)}))
                     self._written = event.id
@@ -108,12 +114,11 @@ class Notifier:
         """Whether anybody was told."""
         if not event.job or not self._context.rules.tells:
             return False
-        may_be = event.kind in _ENDS or event.kind == "Start"
-        if not may_be and not (event.kind in ("Stop", "Pause") and event.body.get("for_job")):
+        if not (event.kind in _ENDS or event.kind == "Start" or _makes_way(event)):
             return False
         try:
             detail = await self._queries.job(event.job)
-        except UnknownNameError:  # Its record was deleted meanwhile.
+        except NotFoundError:  # Its record was deleted meanwhile.
             return False
         what = self._meaning(event, detail)
         if not what:
@@ -145,36 +150,41 @@ class Notifier:
             notice = _with_others(notice, hour.kept)
             hour.kept = Counter()
         hour.told.append(now)
-        for address in addresses:
-            error = await self._sent(address.replace("{user}", notice.user), notice)
+        for error in await asyncio.gather(*(self._sent(each, notice) for each in addresses)):
             if error:
-                scheme = address.partition(":")[0] if "://" in address else address
-                text = f"{notice.user} could not be told of job {notice.job} ({scheme}: {error})"
+                text = f"{notice.user} could not be told of job {notice.job} ({error})"
                 logger.warning("%s", text)
                 await self._context.commit.note(Batch(), Noted("notices", text))
 
     async def _sent(self, address: str, notice: Notice) -> str:
-        """Why it could not be sent; empty if it was."""
-        error = ""
-        for turn in range(TRIES):
+        """Why it could not be sent; empty if it was. An address that failed is tried once only."""
+        error, whole = "", address.replace("{user}", notice.user)
+        for turn in range(1 if address in self._failing else TRIES):
             if turn:
                 await asyncio.sleep(PAUSE_S * turn)
             try:
-                await asyncio.wrap_future(self._thread.submit(self._send, address, notice))
-            except Exception as found:  # whatever a service answers
-                error = str(found) or type(found).__name__
+                await asyncio.wrap_future(self._threads.submit(self._send, whole, notice))
+            except OSError as found:
+                error = str(found)
+            except Exception as found:  # whatever a library raises; it may quote the address
+                error = type(found).__name__
             else:
+                self._failing.discard(address)
                 return ""
-        return error
+        self._failing.add(address)
+        return f"{address.partition(':')[0].split()[0]}: {error}"
 
 
 def by_apprise(address: str, notice: Notice) -> None:
     """Send one notice; raises if that was not possible."""
     if address.startswith("/"):
         said = json.dumps(asdict(notice)).encode()
-        ran = subprocess.run(
-            address.split(), input=said, capture_output=True, timeout=WITHIN_S, check=False
-        )
+        try:
+            ran = subprocess.run(
+                address.split(), input=said, capture_output=True, timeout=WITHIN_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise OSError(f"it did not end within {WITHIN_S:g} s") from None
         if ran.returncode:
             raise OSError(f"exit code {ran.returncode}")
         return
@@ -187,6 +197,13 @@ def by_apprise(address: str, notice: Notice) -> None:
         raise OSError("it is no address that Apprise knows")
     if not found.notify(body=notice.text, title=notice.title):
         raise OSError("the service did not take it")
+
+
+def _makes_way(event: EventView) -> bool:
+    """Whether the job is stopped or paused for another one."""
+    allocation = event.body.get("allocation")
+    paused = isinstance(allocation, dict) and allocation.get("paused")
+    return bool(event.body.get("for_job") and (event.kind == "Stop" or paused))
 
 
 def _notice(detail: JobDetail, what: str) -> Notice:

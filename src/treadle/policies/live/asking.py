@@ -70,7 +70,7 @@ class Asking:
         if len(self._pools) > 1:
             self._ask_for_guests(line)
 
-    def go_on(self, line: Line) -> None:
+    def restart(self, line: Line) -> None:
         """Let jobs that were stopped go on where devices are left."""
         for job in self._holding:
             stopped = self._waits(job.id) and job.id not in self._plan.paused
@@ -106,7 +106,7 @@ class Asking:
                 if line[:2] == key[0][:2]:
                     self._plan.urgent = urgent
 
-    def in_vain(self, refused: Sequence[Part]) -> set[JobId]:
+    def next_aside(self, refused: Sequence[Part]) -> set[JobId]:
         """Whom to leave aside if the policy is asked again: what it chose for them was not made.
 
         So are the jobs that run on as they are. It is asked where others might start.

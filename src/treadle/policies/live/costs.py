@@ -4,9 +4,9 @@ There is no time in which a job is left alone. A resize that stalls a job for 0.
 seconds, a restart of 30 s needs minutes, and stopping a job that is about to end gains nothing.
 
 Changes are split into parts that depend on one another, because one job gets what another leaves.
-A part that starts jobs on free devices costs nothing and is made. One from which no job loses is
-made if it gains what it costs, there and back. Any other is made if it gains at least TIMES its
-cost, in seconds of one job's time:
+A part that starts jobs on free devices costs nothing and is made. One that starts none and from
+which no job loses is made if it gains what it costs, there and back. Any other is made if it gains
+at least TIMES its cost, in seconds of one job's time:
 
     gain = starts x the least time left of the part's running jobs   (they would wait that long)
          - for each job that is stopped: the shortest new job's run, or its time left if shorter

@@ -59,7 +59,7 @@ class Decision(NamedTuple):
     policy: Mapping[Key, object] = {}  # the policy's own memory
     quiet: Mapping[Question, Quiet] = {}  # what it saw where it changed nothing
     patience: Patience = Patience()
-    hidden: Mapping[JobId, Reason] = {}  # waiting jobs that the policy did not see
+    hidden: Mapping[JobId, Reason] = {}  # why the policy did not see these waiting jobs
     refused: tuple[Part, ...] = ()  # changes that do not pay yet
     for_whom: Mapping[JobId, JobId] = {}  # jobs that were stopped or shrunk, while both are there
     used: Used = Used()  # by users
@@ -95,7 +95,7 @@ class _Draft(NamedTuple):
     asking: Asking
     patience: Patience
     refused: tuple[Part, ...]
-    in_vain: Set[JobId]  # jobs that could not have what the policy chose for them
+    next_aside: Set[JobId]  # jobs that the policy is not shown if it is asked again
 
 
 class Live(Wrapper):
@@ -146,9 +146,9 @@ class Live(Wrapper):
         draft = first = self._draft(facts, aside)
         refused = [*draft.refused]
         for _ in range(ROUNDS_MAX - 1):
-            if draft.in_vain <= aside:
+            if draft.next_aside <= aside:
                 break
-            aside |= draft.in_vain
+            aside |= draft.next_aside
             draft = self._draft(facts, aside)
             refused += draft.refused
         return self._schedule(facts, draft, refused, first)
@@ -209,7 +209,7 @@ class Live(Wrapper):
         plan = Plan(snapshot, eligible.room.copy(), self._sizes)
         plan.may_pause = self._may_pause
         if facts.bounds is not None:
-            plan.room.within = partial(facts.bounds.allow, plan.size)
+            plan.room.within = partial(facts.bounds.allow, plan)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         stay = eligible.fixed.keys() | facts.in_turn.keys()
@@ -242,10 +242,10 @@ class Live(Wrapper):
             if owed is not None and line[0] == OWED:
                 owed.enforce(plan, eligible.waiting, eligible.fixed)
             refused += self._taken_back(plan, settled, parking.company)
-            asking.go_on(line)
+            asking.restart(line)
 
         patience = Patience(reserved=tuple(reserved), turns=reserving.turns)
-        return _Draft(plan, asking, patience, refused, asking.in_vain(refused))
+        return _Draft(plan, asking, patience, refused, asking.next_aside(refused))
 
     def _schedule(
         self, facts: _Facts, draft: _Draft, refused: Iterable[Part], first: _Draft

@@ -5,9 +5,9 @@ other user 8 devices. No job is stopped for that; one that would be too many wai
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
@@ -16,7 +16,8 @@ from treadle.core.reasons import Number, Reason
 from treadle.core.snapshot import Snapshot
 from treadle.wire.lab import AS_TENANT, EVERY_USER
 
-SizeOf = Callable[[JobId], int]  # how many devices a job is to have
+if TYPE_CHECKING:
+    from treadle.policies.live.plan import Plan
 
 
 class Limit(NamedTuple):
@@ -48,25 +49,33 @@ class Limits:
 
 
 class Bounds:
-    """Limits, and whose jobs there are."""
+    """Limits, and whose jobs have devices."""
 
     def __init__(self, limits: Limits, snapshot: Snapshot) -> None:
         self._limits, self._rows = limits, snapshot.jobs
-        self._jobs: dict[str, list[JobId]] = defaultdict(list)
-        for job in snapshot.jobs.values():
+        self._holding: dict[str, dict[JobId, None]] = defaultdict(dict)
+        self._least: dict[str, tuple[int, int]] = {}  # were all as small as they can be
+        for job in snapshot.holding():
             for limit in limits.of(job):
-                self._jobs[limit.who].append(job.id)
+                self._holding[limit.who][job.id] = None
+        for who, names in self._holding.items():
+            sizes = [_least(self._rows[name]) for name in names]
+            self._least[who] = (sum(sizes), sum(map(bool, sizes)))
 
-    def allow(self, size_of: SizeOf, job: Job, size: int) -> bool:
+    def allow(self, plan: "Plan", job: Job, size: int) -> bool:
         """Whether a job may have so many devices, beside what others are to have."""
-        return all(
-            size + devices <= limit.devices and running < limit.running
-            for limit, devices, running in self._taken(size_of, job)
-        )
+        for limit in self._limits.of(job):
+            new = (name for name in plan.changes if self._is_bound(name, limit))
+            names = {*self._holding[limit.who], *new} - {job.id}
+            others = [plan.size(name) for name in names]
+            if size + sum(others) > limit.devices or sum(map(bool, others)) >= limit.running:
+                return False
+        return True
 
     def binding(self, job: Job, size: int) -> Reason | None:
         """The limit that keeps a job waiting, were all others as small as they can be."""
-        for limit, devices, running in self._taken(self._least, job):
+        for limit in self._limits.of(job):
+            devices, running = self._least.get(limit.who, (0, 0))
             numbers: dict[str, Number] = {"who": limit.who, "asked": size}
             if running >= limit.running:
                 return Reason("limit", {**numbers, "what": "jobs", "most": limit.running})
@@ -74,16 +83,13 @@ class Bounds:
                 return Reason("limit", {**numbers, "what": "devices", "most": limit.devices})
         return None
 
-    def _taken(self, size_of: SizeOf, job: Job) -> Iterator[tuple[Limit, int, int]]:
-        """What the others whom the same limit binds have: devices and jobs."""
-        for limit in self._limits.of(job):
-            others = [size_of(name) for name in self._jobs[limit.who] if name != job.id]
-            yield limit, sum(others), sum(map(bool, others))
+    def _is_bound(self, name: JobId, limit: Limit) -> bool:
+        return any(each.who == limit.who for each in self._limits.of(self._rows[name]))
 
-    def _least(self, name: JobId) -> int:
-        job = self._rows[name]
-        may_shrink = job.spec.gives_way and job.phase is Phase.RUNNING
-        return min(job.size, job.spec.sizes[0]) if may_shrink else job.size
+
+def _least(job: Job) -> int:
+    may_shrink = job.spec.gives_way and job.phase is Phase.RUNNING
+    return min(job.size, job.spec.sizes[0]) if may_shrink else job.size
 
 
 def _entries(text: str) -> Iterator[Limit]:

@@ -211,7 +211,8 @@ class Reserving:
     ) -> list[Reservation]:
         """Start those for which there is room, and reserve devices for the first that is left.
 
-        outranked: jobs that wait while a more urgent one does; nothing is reserved for them now.
+        outranked: jobs that wait while a more urgent one could start: they neither start nor get a
+        reservation now.
         turns: jobs that run because of their patience.
         """
         left: list[Reservation] = []

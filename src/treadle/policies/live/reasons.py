@@ -139,7 +139,7 @@ class _Waiting:
         """That its user or tenant has as much as they may."""
         if not self._live.limits:
             return None
-        return self._live.limits.on(self._snapshot).binding(self._job, self._size)
+        return self._live.limits.on(self._snapshot).binding(self._job, self._job.spec.sizes[0])
 
     # What the decision left behind.
 
