@@ -246,6 +246,7 @@ def _expected(kind: Hint) -> str:
 
 
 def _refused(where: str, tree: Tree, expected: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{where} line {tree.line}: expected {expected}, found {kind_of(tree)}"
-    )
+    found = kind_of(tree)
+    if isinstance(tree, Items) and all(isinstance(each, Text) for each in tree.items):
+        found = shown(f"[{', '.join(str(_plain(each)) for each in tree.items)}]")
+    return InvalidInputError(f"{where} line {tree.line}: expected {expected}, found {found}")

@@ -9,8 +9,8 @@ from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.wording import plain
 from treadle.control.loop import PolicyInCharge, belief_on
 from treadle.core.cluster import Cluster, Node
-from treadle.core.errors import TreadleError
-from treadle.core.wording import ago
+from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.core.wording import ago, several
 from treadle.policies.live.naming import DEFAULT, PLACEMENT
 from treadle.wire.lab import ConfigView, Lab
 
@@ -61,9 +61,11 @@ def show(as_json: bool) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def check(file: Path) -> None:
     """Say whether FILE is right; nothing is changed, and no daemon is needed."""
-    lab = _checked(file.read_text(), str(file))
-    users, tenants = len(lab.users), len(lab.tenants)
-    click.echo(f"{file} is right: {users} users and {tenants} tenants are named")
+    lab = Lab.of(_text_of(file), str(file))
+    anywhere = belief_on(Cluster((Node("any", 1),)))
+    PolicyInCharge().prepare(lab.policy or DEFAULT, PLACEMENT, anywhere, lab.settings())
+    users, tenants = several(len(lab.users), "user"), several(len(lab.tenants), "tenant")
+    click.echo(f"{file} is right; it names {users} and {tenants}")
 
 
 @config.command()
@@ -71,10 +73,8 @@ def check(file: Path) -> None:
 @json_option
 def apply(file: Path, as_json: bool) -> None:
     """Put FILE in force, whole or not at all."""
-    text = file.read_text()
-    _checked(text, str(file))
     here = session()
-    found = here.client.configure(text)
+    found = here.client.configure(_text_of(file))
     if as_json:
         echo_json(found)
     else:
@@ -94,7 +94,6 @@ def edit() -> None:
             return
         text = edited
         try:
-            _checked(text, "the configuration")
             click.echo(_whose(here.client.configure(text, before.version), here.now()))
         except TreadleError as error:
             click.echo(f"treadle: {error}", err=True)
@@ -112,11 +111,11 @@ def _keep(text: str) -> None:
     click.echo(f"your text is kept in {file.name}", err=True)
 
 
-def _checked(text: str, name: str) -> Lab:
-    lab = Lab.of(text, name)
-    anywhere = belief_on(Cluster((Node("any", 1),)))
-    PolicyInCharge().prepare(lab.policy or DEFAULT, PLACEMENT, anywhere, lab.settings())
-    return lab
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{file} is no text in UTF-8") from None
 
 
 def _whose(found: ConfigView, now: float) -> str:

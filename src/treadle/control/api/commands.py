@@ -7,7 +7,6 @@ import os
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -218,7 +217,8 @@ class Commands:
             made = context.charge.prepare(change.policy, place, context.belief)
         except (InvalidInputError, PolicyError) as error:
             raise InvalidRequestError(str(error)) from None
-        await self._settled(self._switch(made, change.policy, place))
+        defaults = context.charge.settings
+        await self._settled(self._switch(made, change.policy, place, defaults, {}))
         return self._queries.policy()
 
     async def configure(self, who: Who, change: ConfigChange) -> ConfigView:
@@ -252,15 +252,14 @@ class Commands:
         made: Policy,
         policy: str,
         place: str,
-        defaults: Mapping[str, str] | None = None,
-        settings: Mapping[str, str] = MappingProxyType({}),
+        defaults: Mapping[str, str],
+        settings: Mapping[str, str],
     ) -> None:
         """Put a policy in charge, once that is on disk.
 
         defaults: what holds under every policy from now on. settings: to be written with it.
         """
         context, charge = self._context, self._context.charge
-        defaults = charge.settings if defaults is None else defaults
         whole = with_defaults(policy, defaults)
         written = {"policy": policy, "placement": place, **settings}
         await context.commit.note(Batch(settings=written), PolicySet(whole, place))

@@ -11,7 +11,7 @@ import json
 import logging
 import subprocess
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 
@@ -51,9 +51,6 @@ class Notice:
     text: str
 
 
-Send = Callable[[str, Notice], None]  # to an address; raises if it could not be told
-
-
 @dataclass(slots=True)
 class _Hour:
     """What one user was told."""
@@ -70,11 +67,8 @@ class _Hour:
 class Notifier:
     """Follows the journal, and sends."""
 
-    def __init__(
-        self, context: Context, history: History, queries: Queries, send: "Send | None" = None
-    ) -> None:
+    def __init__(self, context: Context, history: History, queries: Queries) -> None:
         self._context, self._history, self._queries = context, history, queries
-        self._send = send or by_apprise
         self._threads = DaemonThreads(THREADS, "notices")
         self._failing = set[str]()
         self._hours: dict[str, _Hour] = {}
@@ -163,7 +157,7 @@ class Notifier:
             if turn:
                 await asyncio.sleep(PAUSE_S * turn)
             try:
-                await asyncio.wrap_future(self._threads.submit(self._send, whole, notice))
+                await asyncio.wrap_future(self._threads.submit(send, whole, notice))
             except OSError as found:
                 error = str(found)
             except Exception as found:  # whatever a library raises; it may quote the address
@@ -175,7 +169,7 @@ class Notifier:
         return f"{address.partition(':')[0].split()[0]}: {error}"
 
 
-def by_apprise(address: str, notice: Notice) -> None:
+def send(address: str, notice: Notice) -> None:
     """Send one notice; raises if that was not possible."""
     if address.startswith("/"):
         said = json.dumps(asdict(notice)).encode()
