@@ -115,7 +115,7 @@ class Asking:
         dropped = {name for name in self._plan.dropped if self._waits(name)}
         room = self._plan.room
         found = {name for name in dropped if not in_order or not self._plan.holds_up(rows[name])}
-        if room.within is not None and found:  # Nor could others of the same user.
+        if room.taken is not None and found:  # Nor could others of the same user.
             waiting = (job for job in self._waiting if self._waits(job.id))
             found.update(job.id for job in waiting if room.is_too_many(job, job.spec.sizes[0]))
         if not (found or refused or self._plan.kept) or not self._others_fit(found):

@@ -6,7 +6,6 @@ decides is made on devices that suit each job (plan.py), as far as it pays (cost
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf, LineOf
 from treadle.policies.live.fair import HALF_LIFE, Fairness, Used
 from treadle.policies.live.fits import never_fits
-from treadle.policies.live.limits import Bounds, Limits
+from treadle.policies.live.limits import Limits
 from treadle.policies.live.may_pause import MayPause
 from treadle.policies.live.parking import (
     Company,
@@ -85,7 +84,6 @@ class _Facts(NamedTuple):
     turns: Mapping[JobId, float]  # jobs that run because of their patience
     in_turn: Mapping[JobId, float]  # those of them that are not stopped yet
     parking: Parking  # jobs that are paused
-    bounds: Bounds | None  # what users and tenants may have
 
 
 class _Draft(NamedTuple):
@@ -196,7 +194,6 @@ class Live(Wrapper):
             turns=turns,
             in_turn={name: at for name, at in turns.items() if at > snapshot.now},
             parking=parking,
-            bounds=bounds,
         )
 
     def _draft(self, facts: _Facts, aside: Set[JobId]) -> _Draft:
@@ -208,8 +205,6 @@ class Live(Wrapper):
         snapshot, before, _, owed, level_of, eligible, sight, *_ = facts
         plan = Plan(snapshot, eligible.room.copy(), self._sizes)
         plan.may_pause = self._may_pause
-        if facts.bounds is not None:
-            plan.room.within = partial(facts.bounds.allow, plan)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         stay = eligible.fixed.keys() | facts.in_turn.keys()
@@ -299,7 +294,7 @@ class Live(Wrapper):
         refused = tuple(part for part in weighed if not part.pays)
         for part in refused:
             plan.take_back(part.jobs)
-        if plan.room.within is not None:
+        if plan.room.taken is not None:
             _keep_within(plan, [part.jobs for part in weighed if part.pays])
         return refused
 
@@ -382,8 +377,9 @@ def _keep_within(plan: Plan, parts: Iterable[Sequence[JobId]]) -> None:
     """Take back what is too much for a user or tenant: what had to make way for it did not."""
     rows = plan.snapshot.jobs
     for names in parts:
-        more = [rows[name] for name in names if plan.size(name) > rows[name].size]
-        if any(plan.room.is_too_many(job, plan.size(job.id)) for job in more):
+        held = {name: plan.has(name) for name in names}
+        more = [rows[name] for name, new in held.items() if new and new.size > rows[name].size]
+        if any(plan.room.is_too_many(job, 0) for job in more):
             plan.take_back(names)
             plan.dropped |= {name: None for name in names if rows[name].allocation is None}
 

@@ -64,9 +64,10 @@ class Eligibility:
         over = (job.over_at + OVER_S for job in holding if job.over_at is not None)
         suspicious = (avoided_until(job) for job in found.waiting if job.avoid)
         found.until = min((at for at in (*over, *suspicious) if at > now), default=inf)
-        found._back_off(now)
         if bounds is not None:
+            found.room.bind(bounds.limits, holding)
             found._limit(bounds)
+        found._back_off(now)
         found._lack_room(snapshot.cluster, line_of, in_order=in_order)
         return found
 

@@ -4,20 +4,16 @@ Written ann:4:2/@vision:16/*:8 : ann has at most 4 devices and 2 jobs, tenant vi
 other user 8 devices. No job is stopped for that; one that would be too many waits.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Number, Reason
 from treadle.core.snapshot import Snapshot
 from treadle.wire.lab import AS_TENANT, EVERY_USER
-
-if TYPE_CHECKING:
-    from treadle.policies.live.plan import Plan
 
 
 class Limit(NamedTuple):
@@ -48,43 +44,52 @@ class Limits:
         return Bounds(self, snapshot)
 
 
+class Taken:
+    """Devices, and jobs that have some, of those whom limits bind."""
+
+    def __init__(self, limits: Limits, had: Mapping[str, tuple[int, int]] | None = None) -> None:
+        self.limits, self._had = limits, dict(had or {})
+
+    def copy(self) -> "Taken":
+        return Taken(self.limits, self._had)
+
+    def by(self, limit: Limit) -> tuple[int, int]:
+        return self._had.get(limit.who, (0, 0))
+
+    def count(self, job: Job, size: int, sign: int = 1) -> None:
+        """A job takes devices, or gives them back."""
+        for limit in self.limits.of(job) if size else ():
+            devices, jobs = self.by(limit)
+            self._had[limit.who] = (devices + sign * size, jobs + sign)
+
+    def too_many(self, job: Job, size: int) -> bool:
+        """Whether its user or tenant would have more than they may. size: beside what they have."""
+        for limit in self.limits.of(job):
+            devices, jobs = self.by(limit)
+            if devices + size > limit.devices or jobs + bool(size) > limit.running:
+                return True
+        return False
+
+
 class Bounds:
-    """Limits, and whose jobs have devices."""
+    """Limits, and what those whom they bind would have, were all jobs as small as they can be."""
 
     def __init__(self, limits: Limits, snapshot: Snapshot) -> None:
-        self._limits, self._rows = limits, snapshot.jobs
-        self._holding: dict[str, dict[JobId, None]] = defaultdict(dict)
-        self._least: dict[str, tuple[int, int]] = {}  # were all as small as they can be
+        self.limits = limits
+        self._least = Taken(limits)
         for job in snapshot.holding():
-            for limit in limits.of(job):
-                self._holding[limit.who][job.id] = None
-        for who, names in self._holding.items():
-            sizes = [_least(self._rows[name]) for name in names]
-            self._least[who] = (sum(sizes), sum(map(bool, sizes)))
-
-    def allow(self, plan: "Plan", job: Job, size: int) -> bool:
-        """Whether a job may have so many devices, beside what others are to have."""
-        for limit in self._limits.of(job):
-            new = (name for name in plan.changes if self._is_bound(name, limit))
-            names = {*self._holding[limit.who], *new} - {job.id}
-            others = [plan.size(name) for name in names]
-            if size + sum(others) > limit.devices or sum(map(bool, others)) >= limit.running:
-                return False
-        return True
+            self._least.count(job, _least(job))
 
     def binding(self, job: Job, size: int) -> Reason | None:
         """The limit that keeps a job waiting, were all others as small as they can be."""
-        for limit in self._limits.of(job):
-            devices, running = self._least.get(limit.who, (0, 0))
+        for limit in self.limits.of(job):
+            devices, running = self._least.by(limit)
             numbers: dict[str, Number] = {"who": limit.who, "asked": size}
             if running >= limit.running:
                 return Reason("limit", {**numbers, "what": "jobs", "most": limit.running})
             if size + devices > limit.devices:
                 return Reason("limit", {**numbers, "what": "devices", "most": limit.devices})
         return None
-
-    def _is_bound(self, name: JobId, limit: Limit) -> bool:
-        return any(each.who == limit.who for each in self._limits.of(self._rows[name]))
 
 
 def _least(job: Job) -> int:

@@ -63,11 +63,6 @@ class Plan:
             return self.changes[name]
         return self.snapshot.jobs[name].allocation
 
-    def size(self, name: JobId) -> int:
-        """How many devices it is to compute on."""
-        held = self.has(name)
-        return 0 if held is None or held.paused else held.size
-
     def give(self, job: Job, new: Allocation) -> None:
         self._let_go(job)
         self._wake(job)
@@ -233,7 +228,7 @@ class Plan:
         for name, new in changes.items():
             if new is not None:
                 units.setdefault(new.devices, []).append((self.snapshot.jobs[name], new))
-        if self.room.within is None:
+        if self.room.taken is None:
             return units
         # What runs stays within limits before anything starts.
         order = sorted(units.items(), key=lambda each: each[1][0][0].allocation is None)

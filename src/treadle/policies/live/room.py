@@ -20,6 +20,7 @@ from treadle.core.snapshot import Snapshot
 from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.suited import places
+from treadle.policies.live.limits import Limits, Taken
 
 AVOIDED_S = 600.0  # how long a job that failed waits for other nodes than those suspected
 _ROUNDING = 1e-6  # sums of requests that should be equal to what a node has
@@ -68,7 +69,7 @@ class Room:
         self._cores = {n.name: float(n.cores) or inf for n in snapshot.cluster.nodes}
         self.not_lent: Lends = lambda _: frozenset()
         self.quota: Callable[[Job, int], bool] = lambda *_: True
-        self.within: Callable[[Job, int], bool] | None = None  # the limits of its user and tenant
+        self.taken: Taken | None = None  # by those whom limits bind
         for job in snapshot.jobs.values():
             if job.allocation is not None and asks_host(job.spec):
                 self._debit(job.spec, job.allocation.nodes(), -1.0)
@@ -82,6 +83,7 @@ class Room:
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.free = self.free.copy()
+        twin.taken = self.taken and self.taken.copy()
         twin._holders, twin.kept_gib = self._holders.copy(), self.kept_gib.copy()
         twin._memory, twin._cores = self._memory.copy(), self._cores.copy()
         return twin
@@ -117,7 +119,13 @@ class Room:
 
     def is_too_many(self, job: Job, size: int) -> bool:
         """Whether its user or tenant would have more than they may."""
-        return self.within is not None and not self.within(job, size)
+        return self.taken is not None and self.taken.too_many(job, size)
+
+    def bind(self, limits: Limits, holding: Iterable[Job]) -> None:
+        """From now on no user or tenant is given more than it may have."""
+        self.taken = Taken(limits)
+        for job in holding:
+            self.taken.count(job, job.size)
 
     def most(self, job: Job) -> int:
         """How many devices the job could have if no job held any."""
@@ -289,6 +297,8 @@ class Room:
 
     def take(self, job: Job, devices: Sequence[Device]) -> None:
         """Give devices to a job, perhaps beside others that hold them."""
+        if self.taken is not None:
+            self.taken.count(job, len(devices))
         taken = []
         for device in devices:
             self._holders[device] = count = self._holders.get(device, 0) + 1
@@ -301,6 +311,8 @@ class Room:
 
     def release(self, job: Job, held: Allocation) -> None:
         """Take from a job what it holds."""
+        if self.taken is not None:
+            self.taken.count(job, held.size, -1)
         given = []
         for device in held.devices:
             self._holders[device] = count = self._holders[device] - 1
